@@ -1,0 +1,67 @@
+# Muster: everything a developer or CI runs. "make help" lists it.
+
+# One setting for everything, so that the compiled packages are shared.
+export CGO_ENABLED := 0
+BIN := bin
+GO := go
+
+# Packages whose tests need no API server.
+UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/test/|/internal/testcluster')
+
+.DEFAULT_GOAL := help
+
+include hack/sandbox.mk
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-zA-Z0-9_-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(BIN)/scheduler $(BIN)/webhook $(BIN)/sandbox ## Build Muster's own programs into bin/
+
+.PHONY: demo
+demo: sandbox ## Show two jobs that would deadlock, and how Muster runs them (3 minutes once built)
+	@$(BIN)/sandbox demo
+
+.PHONY: generate
+generate: ## Generate the CRDs from their Go types
+	@hack/generate.sh
+
+.PHONY: check-generated
+check-generated: ## Fail if what is generated differs from what is committed
+	@hack/check-generated.sh
+
+.PHONY: lint
+lint: $(BIN)/staticcheck ## gofmt, go vet, staticcheck
+	@hack/lint.sh
+
+$(BIN)/staticcheck: tools/staticcheck/go.mod
+	@cd tools/staticcheck && ../../hack/compile.sh 1/1 staticcheck "about 1 minute" $(abspath $@) honnef.co/go/tools/cmd/staticcheck
+	@touch $@
+
+.PHONY: test-unit
+test-unit: ## Tests that need no API server; seconds once compiled
+	$(GO) test $(UNIT_PACKAGES)
+
+.PHONY: test-race
+test-race: ## The unit tests of the concurrent core under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./scheduling/... ./quota/... ./workload/...
+
+.PHONY: test-integration
+test-integration: ## The scheduler in-process against a real API server
+	$(GO) test -count=1 -timeout 20m ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: sandbox ## The demo's flow end to end in a sandbox
+	$(GO) test -count=1 -timeout 20m ./test/e2e/...
+
+.PHONY: test
+test: test-unit test-integration test-e2e ## All tests: unit, integration, end to end
+
+.PHONY: bench-plan
+bench-plan: ## Time of planning a gang, by nodes and pods
+	$(GO) test ./placement -run '^$$' -bench BenchmarkPlan -benchmem
+
+.PHONY: clean
+clean: ## Remove what was built (the Go build cache stays)
+	rm -rf $(BIN)

@@ -1,0 +1,247 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	schedulerHead = "apiVersion: config.muster.dev/v1alpha1\nkind: SchedulerConfiguration\n"
+	webhookHead   = "apiVersion: config.muster.dev/v1alpha1\nkind: WebhookConfiguration\n"
+)
+
+// examples are the commented files that an admin starts from.
+const examples = "../../../manifests/config"
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAFileWithoutFieldsIsTheDefaults(t *testing.T) {
+	scheduler, err := LoadScheduler(write(t, schedulerHead))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DefaultScheduler(), scheduler); diff != "" {
+		t.Errorf("scheduler (-default +loaded):\n%s", diff)
+	}
+	webhook, err := LoadWebhook(write(t, webhookHead))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DefaultWebhook(), webhook); diff != "" {
+		t.Errorf("webhook (-default +loaded):\n%s", diff)
+	}
+}
+
+func TestTheExampleFilesAreTheDefaults(t *testing.T) {
+	scheduler, err := LoadScheduler(filepath.Join(examples, "scheduler.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DefaultScheduler(), scheduler); diff != "" {
+		t.Errorf("scheduler (-default +example):\n%s", diff)
+	}
+	webhook, err := LoadWebhook(filepath.Join(examples, "webhook.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DefaultWebhook(), webhook); diff != "" {
+		t.Errorf("webhook (-default +example):\n%s", diff)
+	}
+}
+
+func TestTheExampleFilesShowEveryField(t *testing.T) {
+	for file, defaults := range map[string]any{"scheduler.yaml": DefaultScheduler(), "webhook.yaml": DefaultWebhook()} {
+		t.Run(file, func(t *testing.T) {
+			asJSON, err := json.Marshal(defaults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			example, err := os.ReadFile(filepath.Join(examples, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(fieldsOf(t, asJSON), fieldsOf(t, example)); diff != "" {
+				t.Errorf("fields (-type +example):\n%s", diff)
+			}
+		})
+	}
+}
+
+// fieldsOf lists the paths of the fields of a YAML or JSON document, in order.
+func fieldsOf(t *testing.T, doc []byte) []string {
+	t.Helper()
+	var content map[string]any
+	if err := yaml.Unmarshal(doc, &content); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	var walk func(prefix string, m map[string]any)
+	walk = func(prefix string, m map[string]any) {
+		for k, v := range m {
+			if inner, ok := v.(map[string]any); ok {
+				walk(prefix+k+".", inner)
+				continue
+			}
+			paths = append(paths, prefix+k)
+		}
+	}
+	walk("", content)
+	slices.Sort(paths)
+	return paths
+}
+
+func TestAFieldChangesOnlyItself(t *testing.T) {
+	got, err := LoadScheduler(write(t, schedulerHead+`
+leaderElection:
+  leaderElect: false
+profiles: [muster, default-scheduler]
+admission:
+  passBudget: 50ms
+  requeue:
+    limitCount: null
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultScheduler()
+	want.LeaderElection.LeaderElect = false
+	want.Profiles = []string{"muster", "default-scheduler"}
+	want.Admission.PassBudget.Duration = 50 * time.Millisecond
+	want.Admission.Requeue.LimitCount = nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("scheduler (-want +got):\n%s", diff)
+	}
+
+	webhook, err := LoadWebhook(write(t, webhookHead+`
+metrics: {bindAddress: "0"}
+webhook: {hosts: [webhook.example.com, 10.0.0.1, "::1"]}
+exemptNamespaces: []
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantWebhook := DefaultWebhook()
+	wantWebhook.Metrics.BindAddress = MetricsOff
+	wantWebhook.Webhook.Hosts = []string{"webhook.example.com", "10.0.0.1", "::1"}
+	wantWebhook.ExemptNamespaces = []string{}
+	if diff := cmp.Diff(wantWebhook, webhook); diff != "" {
+		t.Errorf("webhook (-want +got):\n%s", diff)
+	}
+}
+
+func TestNamesOfTheLeaseDoNotMatterWithoutLeaderElection(t *testing.T) {
+	_, err := LoadScheduler(write(t, schedulerHead+"leaderElection: {leaderElect: false, resourceName: \"\"}\n"))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
+	tests := map[string]struct{ file, want string }{
+		"an empty file":               {"", `apiVersion "", kind "": want apiVersion "config.muster.dev/v1alpha1"`},
+		"another version":             {"apiVersion: config.muster.dev/v2\nkind: SchedulerConfiguration\n", `apiVersion "config.muster.dev/v2"`},
+		"another kind":                {webhookHead, `kind "WebhookConfiguration": want apiVersion "config.muster.dev/v1alpha1", kind "SchedulerConfiguration"`},
+		"not YAML":                    {"\t{", "yaml"},
+		"a second document":           {schedulerHead + "---\n" + schedulerHead, "more than one YAML document"},
+		"an unknown field":            {schedulerHead + "admission: {passBudgt: 1ms}\n", `unknown field "admission.passBudgt"`},
+		"a field in another case":     {schedulerHead + "admission: {PassBudget: 1ms}\n", `unknown field "admission.PassBudget"`},
+		"a field given twice":         {schedulerHead + "profiles: [a]\nprofiles: [b]\n", `key "profiles" already set`},
+		"a number for a list":         {schedulerHead + "profiles: 3\n", "profiles"},
+		"a duration without a unit":   {schedulerHead + "admission: {startTimeout: \"300\"}\n", "missing unit in duration"},
+		"no requests per second":      {schedulerHead + "clientConnection: {qps: 0}\n", "clientConnection.qps: Invalid value: 0: must be greater than 0"},
+		"no burst":                    {schedulerHead + "clientConnection: {burst: 0}\n", "clientConnection.burst: Invalid value: 0: must be at least 1"},
+		"a namespace with a dot":      {schedulerHead + "leaderElection: {resourceNamespace: a.b}\n", "leaderElection.resourceNamespace: Invalid value"},
+		"a lease without a name":      {schedulerHead + "leaderElection: {resourceName: \"\"}\n", "leaderElection.resourceName: Invalid value"},
+		"no retry period":             {schedulerHead + "leaderElection: {retryPeriod: 0s}\n", `leaderElection.retryPeriod: Invalid value: "0s": must be greater than 0`},
+		"a renew deadline too short":  {schedulerHead + "leaderElection: {renewDeadline: 2s}\n", `leaderElection.renewDeadline: Invalid value: "2s": must be greater than 1.2 times retryPeriod (2s)`},
+		"a lease as short as renewal": {schedulerHead + "leaderElection: {leaseDuration: 10s}\n", `leaderElection.leaseDuration: Invalid value: "10s": must be greater than renewDeadline (10s)`},
+		"an address that is a name":   {schedulerHead + "secureServing: {bindAddress: localhost}\n", "secureServing.bindAddress: Invalid value"},
+		"port zero":                   {schedulerHead + "secureServing: {port: 0}\n", "secureServing.port: Invalid value: 0"},
+		"a port beyond the range":     {schedulerHead + "secureServing: {port: 70000}\n", "secureServing.port: Invalid value: 70000"},
+		"no profile":                  {schedulerHead + "profiles: []\n", "profiles: Required value: at least one scheduler name"},
+		"a profile twice":             {schedulerHead + "profiles: [muster, muster]\n", `profiles[1]: Duplicate value: "muster"`},
+		"a profile without a name":    {schedulerHead + "profiles: [\"\"]\n", "profiles[0]: Invalid value"},
+		"another quota provider":      {schedulerHead + "quota: {provider: kueue}\n", `quota.provider: Unsupported value: "kueue": supported values: "native"`},
+		"no pass budget":              {schedulerHead + "admission: {passBudget: 0s}\n", "admission.passBudget: Invalid value"},
+		"a pass of two seconds":       {schedulerHead + "admission: {passBudget: 2s}\n", `admission.passBudget: Invalid value: "2s": must be at most 1s`},
+		"no time to start":            {schedulerHead + "admission: {startTimeout: -1s}\n", `admission.startTimeout: Invalid value: "-1s": must be greater than 0`},
+		"a barrier beyond Permit":     {schedulerHead + "admission: {barrierTimeout: 16m}\n", `admission.barrierTimeout: Invalid value: "16m0s": must be at most 15m0s`},
+		"no time to be ready":         {schedulerHead + "admission: {readyTimeout: 0s}\n", "admission.readyTimeout: Invalid value"},
+		"no back-off":                 {schedulerHead + "admission: {requeue: {backoffBase: 0s}}\n", "admission.requeue.backoffBase: Invalid value"},
+		"a back-off that shrinks":     {schedulerHead + "admission: {requeue: {backoffMax: 10s}}\n", `admission.requeue.backoffMax: Invalid value: "10s": must be at least backoffBase (1m0s)`},
+		"a negative limit":            {schedulerHead + "admission: {requeue: {limitCount: -1}}\n", "admission.requeue.limitCount: Invalid value: -1"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := LoadScheduler(write(t, tc.file))
+			refused(t, err, tc.want)
+		})
+	}
+}
+
+func TestAWrongWebhookFileIsRefusedByField(t *testing.T) {
+	tests := map[string]struct{ file, want string }{
+		"another kind":                {schedulerHead, `kind "SchedulerConfiguration"`},
+		"an unknown field":            {webhookHead + "webhook: {prot: 1}\n", `unknown field "webhook.prot"`},
+		"requests per second":         {webhookHead + "clientConnection: {qps: 1}\n", `unknown field "clientConnection.qps"`},
+		"an address that is a name":   {webhookHead + "webhook: {bindAddress: localhost}\n", "webhook.bindAddress: Invalid value"},
+		"port zero":                   {webhookHead + "webhook: {port: 0}\n", "webhook.port: Invalid value: 0"},
+		"no secret namespace":         {webhookHead + "webhook: {secretNamespace: \"\"}\n", "webhook.secretNamespace: Invalid value"},
+		"no secret":                   {webhookHead + "webhook: {secretName: \"\"}\n", "webhook.secretName: Invalid value"},
+		"a service with a dot":        {webhookHead + "webhook: {serviceName: a.b}\n", "webhook.serviceName: Invalid value"},
+		"no webhook configuration":    {webhookHead + "webhook: {mutatingConfigurationName: \"\"}\n", "webhook.mutatingConfigurationName: Invalid value"},
+		"a host with a scheme":        {webhookHead + "webhook: {hosts: [a.b, \"https://a\"]}\n", "webhook.hosts[1]: Invalid value"},
+		"health without a port":       {webhookHead + "health: {bindAddress: localhost}\n", `health.bindAddress: Invalid value: "localhost": must be host:port or :port`},
+		"health cannot be turned off": {webhookHead + "health: {bindAddress: \"0\"}\n", "health.bindAddress: Invalid value"},
+		"a port that is a name":       {webhookHead + "metrics: {bindAddress: \":http\"}\n", `metrics.bindAddress: Invalid value: ":http": its port must be a number`},
+		"a port beyond the range":     {webhookHead + "metrics: {bindAddress: \":70000\"}\n", "metrics.bindAddress: Invalid value"},
+		"a host that is not one":      {webhookHead + "metrics: {bindAddress: \"a_b:80\"}\n", "metrics.bindAddress: Invalid value"},
+		"no scheduler name":           {webhookHead + "schedulerName: \"\"\n", "schedulerName: Invalid value"},
+		"a namespace in capitals":     {webhookHead + "exemptNamespaces: [kube-system, Team]\n", "exemptNamespaces[1]: Invalid value"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := LoadWebhook(write(t, tc.file))
+			refused(t, err, tc.want)
+		})
+	}
+}
+
+func TestAllFieldsThatAreWrongAreNamedAtOnce(t *testing.T) {
+	path := write(t, schedulerHead+"profiles: []\nquota: {provider: kueue}\n")
+	_, err := LoadScheduler(path)
+	for _, want := range []string{path, "profiles: Required", "quota.provider: Unsupported"} {
+		refused(t, err, want)
+	}
+}
+
+func TestAFileThatIsMissingIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	_, err := LoadWebhook(path)
+	refused(t, err, path)
+}
+
+func refused(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("accepted; want an error with %q", want)
+	}
+	if !strings.Contains(err.Error(), want) {
+		t.Errorf("error %q does not say %q", err, want)
+	}
+}

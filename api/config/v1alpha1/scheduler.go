@@ -1,0 +1,134 @@
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// GroupVersion is the apiVersion of every configuration file.
+const GroupVersion = "config.muster.dev/v1alpha1"
+
+// SchedulerKind is the kind of the scheduler's file.
+const SchedulerKind = "SchedulerConfiguration"
+
+// ProviderNative is the quota provider in which Muster itself decides.
+const ProviderNative = "native"
+
+// SchedulerConfiguration configures the scheduler.
+type SchedulerConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	ClientConnection SchedulerClientConnection `json:"clientConnection"`
+	LeaderElection   LeaderElection            `json:"leaderElection"`
+	SecureServing    SecureServing             `json:"secureServing"`
+	// Profiles are the scheduler names that this process answers to, all with
+	// the same plugins and the same ledger. Adding "default-scheduler" keeps
+	// pods that name no scheduler off space that is held for a gang.
+	Profiles  []string  `json:"profiles"`
+	Quota     Quota     `json:"quota"`
+	Admission Admission `json:"admission"`
+}
+
+// SchedulerClientConnection is how the scheduler reaches the API server.
+type SchedulerClientConnection struct {
+	// Kubeconfig is the path of a kubeconfig file; empty means the service
+	// account of the pod.
+	Kubeconfig string `json:"kubeconfig"`
+	// QPS is the sustained number of requests per second. One pod costs about
+	// two, a binding and a status.
+	QPS float32 `json:"qps"`
+	// Burst is the number of requests that may go out at once.
+	Burst int32 `json:"burst"`
+}
+
+// LeaderElection lets several replicas run, of which one decides.
+type LeaderElection struct {
+	LeaderElect bool `json:"leaderElect"`
+	// ResourceNamespace and ResourceName name the Lease.
+	ResourceNamespace string `json:"resourceNamespace"`
+	ResourceName      string `json:"resourceName"`
+	// LeaseDuration is how long a standby waits after the last renewal.
+	LeaseDuration metav1.Duration `json:"leaseDuration"`
+	// RenewDeadline is how long a leader tries to renew before it gives up.
+	RenewDeadline metav1.Duration `json:"renewDeadline"`
+	// RetryPeriod is the time between two tries.
+	RetryPeriod metav1.Duration `json:"retryPeriod"`
+}
+
+// SecureServing is the HTTPS endpoint for health and metrics.
+type SecureServing struct {
+	// BindAddress is an IP address.
+	BindAddress string `json:"bindAddress"`
+	Port        int32  `json:"port"`
+	// CertDir holds tls.crt and tls.key; empty means a self-signed certificate
+	// that lives as long as the process.
+	CertDir string `json:"certDir"`
+}
+
+// Quota says who decides whether a job has quota.
+type Quota struct {
+	// Provider is ProviderNative.
+	Provider string `json:"provider"`
+}
+
+// Admission is the timing of the admission cycle.
+type Admission struct {
+	// PassBudget is how long one admission pass may keep the scheduling
+	// goroutine before a pod is let through.
+	PassBudget metav1.Duration `json:"passBudget"`
+	// StartTimeout is how long an admitted job may take to create its pods.
+	StartTimeout metav1.Duration `json:"startTimeout"`
+	// BarrierTimeout is how long the first pods of a start group wait for the
+	// others before they bind.
+	BarrierTimeout metav1.Duration `json:"barrierTimeout"`
+	// ReadyTimeout is how long an admitted job may take until all its pods are
+	// ready.
+	ReadyTimeout metav1.Duration `json:"readyTimeout"`
+	Requeue      Requeue         `json:"requeue"`
+}
+
+// Requeue is what happens to a job whose start failed: the wait doubles from
+// BackoffBase to BackoffMax with each failure in a row.
+type Requeue struct {
+	BackoffBase metav1.Duration `json:"backoffBase"`
+	BackoffMax  metav1.Duration `json:"backoffMax"`
+	// LimitCount is the number of failures after which the job is deactivated;
+	// nil (null in the file) means never.
+	LimitCount *int32 `json:"limitCount"`
+}
+
+// DefaultScheduler returns the configuration of an empty file.
+func DefaultScheduler() *SchedulerConfiguration {
+	return &SchedulerConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: GroupVersion, Kind: SchedulerKind},
+		// client-go's own limit of 50 requests per second would cap a gang's
+		// start at 25 pods per second.
+		ClientConnection: SchedulerClientConnection{QPS: 500, Burst: 1000},
+		LeaderElection: LeaderElection{
+			LeaderElect:       true,
+			ResourceNamespace: "muster-system",
+			ResourceName:      "muster-scheduler",
+			LeaseDuration:     duration(15 * time.Second),
+			RenewDeadline:     duration(10 * time.Second),
+			RetryPeriod:       duration(2 * time.Second),
+		},
+		SecureServing: SecureServing{BindAddress: "0.0.0.0", Port: 10259},
+		Profiles:      []string{"muster"},
+		Quota:         Quota{Provider: ProviderNative},
+		Admission: Admission{
+			PassBudget:     duration(20 * time.Millisecond),
+			StartTimeout:   duration(5 * time.Minute),
+			BarrierTimeout: duration(10 * time.Second),
+			ReadyTimeout:   duration(30 * time.Minute),
+			Requeue: Requeue{
+				BackoffBase: duration(time.Minute),
+				BackoffMax:  duration(time.Hour),
+				LimitCount:  ptr.To[int32](5),
+			},
+		},
+	}
+}
+
+func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }

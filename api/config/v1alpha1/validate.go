@@ -1,0 +1,184 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+)
+
+const (
+	// maxPassBudget keeps pods outside gangs schedulable beside a long queue.
+	maxPassBudget = time.Second
+	// maxBarrier is the longest that the scheduling framework lets a pod wait
+	// at Permit.
+	maxBarrier = 15 * time.Minute
+	// renewJitter is client-go's: a leader retries after up to this many
+	// retry periods.
+	renewJitter = 1.2
+)
+
+// Validate returns everything that is wrong with the configuration, by field.
+func (c *SchedulerConfiguration) Validate() field.ErrorList {
+	errs := c.ClientConnection.validate(field.NewPath("clientConnection"))
+	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
+	errs = append(errs, ipAddress(field.NewPath("secureServing", "bindAddress"), c.SecureServing.BindAddress)...)
+	errs = append(errs, port(field.NewPath("secureServing", "port"), c.SecureServing.Port)...)
+	errs = append(errs, profiles(field.NewPath("profiles"), c.Profiles)...)
+	if c.Quota.Provider != ProviderNative {
+		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, []string{ProviderNative}))
+	}
+	return append(errs, c.Admission.validate(field.NewPath("admission"))...)
+}
+
+// Validate returns everything that is wrong with the configuration, by field.
+func (c *WebhookConfiguration) Validate() field.ErrorList {
+	errs := c.Webhook.validate(field.NewPath("webhook"))
+	errs = append(errs, hostPort(field.NewPath("health", "bindAddress"), c.Health.BindAddress)...)
+	if c.Metrics.BindAddress != MetricsOff {
+		errs = append(errs, hostPort(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress)...)
+	}
+	errs = append(errs, objectName(field.NewPath("schedulerName"), c.SchedulerName)...)
+	exempt := field.NewPath("exemptNamespaces")
+	for i, ns := range c.ExemptNamespaces {
+		errs = append(errs, namespaceName(exempt.Index(i), ns)...)
+	}
+	return errs
+}
+
+func (c *SchedulerClientConnection) validate(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !(c.QPS > 0) {
+		errs = append(errs, field.Invalid(at.Child("qps"), c.QPS, "must be greater than 0"))
+	}
+	if c.Burst < 1 {
+		errs = append(errs, field.Invalid(at.Child("burst"), c.Burst, "must be at least 1"))
+	}
+	return errs
+}
+
+func (l *LeaderElection) validate(at *field.Path) field.ErrorList {
+	if !l.LeaderElect {
+		return nil
+	}
+	errs := namespaceName(at.Child("resourceNamespace"), l.ResourceNamespace)
+	errs = append(errs, objectName(at.Child("resourceName"), l.ResourceName)...)
+	errs = append(errs, positive(at.Child("retryPeriod"), l.RetryPeriod)...)
+	if float64(l.RenewDeadline.Duration) <= renewJitter*float64(l.RetryPeriod.Duration) {
+		errs = append(errs, field.Invalid(at.Child("renewDeadline"), l.RenewDeadline.Duration.String(),
+			fmt.Sprintf("must be greater than %v times retryPeriod (%s)", renewJitter, l.RetryPeriod.Duration)))
+	}
+	if l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(at.Child("leaseDuration"), l.LeaseDuration.Duration.String(),
+			fmt.Sprintf("must be greater than renewDeadline (%s)", l.RenewDeadline.Duration)))
+	}
+	return errs
+}
+
+func (a *Admission) validate(at *field.Path) field.ErrorList {
+	errs := within(at.Child("passBudget"), a.PassBudget, maxPassBudget)
+	errs = append(errs, positive(at.Child("startTimeout"), a.StartTimeout)...)
+	errs = append(errs, within(at.Child("barrierTimeout"), a.BarrierTimeout, maxBarrier)...)
+	errs = append(errs, positive(at.Child("readyTimeout"), a.ReadyTimeout)...)
+	requeue := at.Child("requeue")
+	errs = append(errs, positive(requeue.Child("backoffBase"), a.Requeue.BackoffBase)...)
+	if a.Requeue.BackoffMax.Duration < a.Requeue.BackoffBase.Duration {
+		errs = append(errs, field.Invalid(requeue.Child("backoffMax"), a.Requeue.BackoffMax.Duration.String(),
+			fmt.Sprintf("must be at least backoffBase (%s)", a.Requeue.BackoffBase.Duration)))
+	}
+	if n := a.Requeue.LimitCount; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(requeue.Child("limitCount"), *n, "must be at least 0, or null for no limit"))
+	}
+	return errs
+}
+
+func (w *WebhookServing) validate(at *field.Path) field.ErrorList {
+	errs := ipAddress(at.Child("bindAddress"), w.BindAddress)
+	errs = append(errs, port(at.Child("port"), w.Port)...)
+	errs = append(errs, namespaceName(at.Child("secretNamespace"), w.SecretNamespace)...)
+	errs = append(errs, objectName(at.Child("secretName"), w.SecretName)...)
+	errs = append(errs, invalid(at.Child("serviceName"), w.ServiceName, validation.IsDNS1035Label(w.ServiceName))...)
+	errs = append(errs, objectName(at.Child("mutatingConfigurationName"), w.MutatingConfigurationName)...)
+	for i, host := range w.Hosts {
+		if netutils.ParseIPSloppy(host) == nil {
+			errs = append(errs, objectName(at.Child("hosts").Index(i), host)...)
+		}
+	}
+	return errs
+}
+
+func profiles(at *field.Path, names []string) field.ErrorList {
+	if len(names) == 0 {
+		return field.ErrorList{field.Required(at, "at least one scheduler name")}
+	}
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, name := range names {
+		errs = append(errs, objectName(at.Index(i), name)...)
+		if seen.Has(name) {
+			errs = append(errs, field.Duplicate(at.Index(i), name))
+		}
+		seen.Insert(name)
+	}
+	return errs
+}
+
+func positive(at *field.Path, d metav1.Duration) field.ErrorList {
+	if d.Duration > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, d.Duration.String(), "must be greater than 0")}
+}
+
+func within(at *field.Path, d metav1.Duration, limit time.Duration) field.ErrorList {
+	if d.Duration > limit {
+		return field.ErrorList{field.Invalid(at, d.Duration.String(), fmt.Sprintf("must be at most %s", limit))}
+	}
+	return positive(at, d)
+}
+
+func port(at *field.Path, p int32) field.ErrorList {
+	return invalid(at, p, validation.IsValidPortNum(int(p)))
+}
+
+func ipAddress(at *field.Path, address string) field.ErrorList {
+	return validation.IsValidIP(at, address)
+}
+
+func hostPort(at *field.Path, address string) field.ErrorList {
+	host, number, err := net.SplitHostPort(address)
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, address, "must be host:port or :port")}
+	}
+	p, err := strconv.Atoi(number)
+	if err != nil {
+		return field.ErrorList{field.Invalid(at, address, "its port must be a number")}
+	}
+	errs := invalid(at, address, validation.IsValidPortNum(p))
+	if host != "" && netutils.ParseIPSloppy(host) == nil {
+		errs = append(errs, objectName(at, host)...)
+	}
+	return errs
+}
+
+func namespaceName(at *field.Path, name string) field.ErrorList {
+	return invalid(at, name, validation.IsDNS1123Label(name))
+}
+
+func objectName(at *field.Path, name string) field.ErrorList {
+	return invalid(at, name, validation.IsDNS1123Subdomain(name))
+}
+
+func invalid(at *field.Path, value any, problems []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, p := range problems {
+		errs = append(errs, field.Invalid(at, value, p))
+	}
+	return errs
+}

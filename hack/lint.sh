@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Formatting and static checks of the whole module.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs gofmt -l)
+if [ -n "$unformatted" ]; then
+	echo "not gofmt'ed:" && echo "$unformatted"
+	exit 1
+fi
+go vet ./...
+bin/staticcheck ./...

@@ -1,0 +1,110 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// demand is what one pod of a class asks of a node.
+type demand struct {
+	milliCPU, memory, ephemeral int64
+	scalars                     []scalar
+	// gpus is the number of GPUs, over all resource names.
+	gpus int64
+}
+
+type scalar struct {
+	name     v1.ResourceName
+	quantity int64
+	gpu      bool
+}
+
+func demandOf(request fwk.Resource, isGPU func(v1.ResourceName) bool) demand {
+	d := demand{
+		milliCPU:  request.GetMilliCPU(),
+		memory:    request.GetMemory(),
+		ephemeral: request.GetEphemeralStorage(),
+	}
+	for name, quantity := range request.GetScalarResources() {
+		if quantity <= 0 {
+			continue
+		}
+		d.scalars = append(d.scalars, scalar{name, quantity, isGPU(name)})
+		if isGPU(name) {
+			d.gpus += quantity
+		}
+	}
+	slices.SortFunc(d.scalars, func(a, b scalar) int { return strings.Compare(string(a.name), string(b.name)) })
+	return d
+}
+
+// compare orders the most demanding first: what is hardest to place chooses
+// while most nodes are still empty.
+func (d *demand) compare(other *demand) int {
+	return cmp.Or(
+		cmp.Compare(other.gpus, d.gpus),
+		cmp.Compare(other.milliCPU, d.milliCPU),
+		cmp.Compare(other.memory, d.memory))
+}
+
+// room is how many more pods fit between what is allocatable and what pods
+// pods have requested, at most limit. A resource that is not asked for does
+// not count, even if it is overcommitted, as in the NodeResourcesFit plugin.
+func (d *demand) room(allocatable, requested fwk.Resource, pods, limit int) int {
+	n := int64(min(limit, allocatable.GetAllowedPodNumber()-pods))
+	n = fit(n, d.milliCPU, allocatable.GetMilliCPU()-requested.GetMilliCPU())
+	n = fit(n, d.memory, allocatable.GetMemory()-requested.GetMemory())
+	n = fit(n, d.ephemeral, allocatable.GetEphemeralStorage()-requested.GetEphemeralStorage())
+	for i := range d.scalars {
+		if n <= 0 {
+			return 0
+		}
+		s := &d.scalars[i]
+		n = fit(n, s.quantity, allocatable.GetScalarResources()[s.name]-requested.GetScalarResources()[s.name])
+	}
+	return int(max(n, 0))
+}
+
+// gpuRoom is room with nothing but the GPUs counted, for a demand that has GPUs.
+func (d *demand) gpuRoom(allocatable, requested fwk.Resource, limit int) int {
+	n := int64(limit)
+	for _, s := range d.scalars {
+		if s.gpu {
+			n = fit(n, s.quantity, allocatable.GetScalarResources()[s.name]-requested.GetScalarResources()[s.name])
+		}
+	}
+	return int(max(n, 0))
+}
+
+// fit bounds n by how many times quantity goes into free.
+func fit(n, quantity, free int64) int64 {
+	if quantity <= 0 {
+		return n
+	}
+	return min(n, free/quantity)
+}
+
+// gpusOf sums the GPUs that the demand's own resource names have on a node:
+// those of other models are no use to it. A demand without GPUs counts all.
+func (d *demand) gpusOf(r fwk.Resource, isGPU func(v1.ResourceName) bool) int64 {
+	scalars := r.GetScalarResources()
+	var n int64
+	if d.gpus > 0 {
+		for i := range d.scalars {
+			if d.scalars[i].gpu {
+				n += scalars[d.scalars[i].name]
+			}
+		}
+		return n
+	}
+	for name, quantity := range scalars {
+		if isGPU(name) {
+			n += quantity
+		}
+	}
+	return n
+}

@@ -1,0 +1,224 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+)
+
+// classSearch places the pods of one class.
+type classSearch struct {
+	*trial
+	class     *Class
+	prototype *framework.PodInfo
+	demand    demand
+	uidPrefix string
+	// preFilterEach: PreFilter must run anew for each pod. Plugins that keep
+	// track of claims must look at each pod, and PodTopologySpread follows only
+	// two domains when it is told of siblings, so that with three it takes a
+	// domain that has fallen behind for an equal.
+	preFilterEach bool
+	// spreadKeys are the node labels over which the pod says that its kind must
+	// be spread; the profile's own default constraints are not among them.
+	spreadKeys []string
+
+	state fwk.CycleState
+	// stale: a pod was placed that state does not know of.
+	stale bool
+	// allowed are the nodes that PreFilter lets through, nil for all.
+	allowed sets.Set[string]
+	// refused is PreFilter's "no" for the whole cluster.
+	refused *fwk.Status
+	// within are the indices of the nodes to stay within, nil for all.
+	within []int
+	// chosen are the nodes of the pods placed so far.
+	chosen []string
+}
+
+func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
+	class := &gang.Classes[index]
+	switch {
+	case class.Pod == nil:
+		return nil, fmt.Errorf("pod set %s has no prototype pod", class.Name)
+	case class.Pod.Spec.NodeName != "":
+		return nil, fmt.Errorf("the prototype pod of pod set %s has a node, %s", class.Name, class.Pod.Spec.NodeName)
+	case class.Count < 0:
+		return nil, fmt.Errorf("pod set %s has %d pods", class.Name, class.Count)
+	}
+	prototype, err := framework.NewPodInfo(class.Pod)
+	if err != nil {
+		return nil, fmt.Errorf("reading the prototype pod of pod set %s: %w", class.Name, err)
+	}
+	s := &classSearch{
+		trial:     t,
+		class:     class,
+		prototype: prototype,
+		// Calculated here, the requests stay cached in every copy of the PodInfo.
+		demand:        demandOf(prototype.CalculateResource().Resource, t.isGPU),
+		uidPrefix:     fmt.Sprintf("plan/%s/", gang.UID),
+		preFilterEach: usesClaims(class.Pod),
+	}
+	for _, c := range class.Pod.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable == v1.DoNotSchedule {
+			s.spreadKeys = append(s.spreadKeys, c.TopologyKey)
+		}
+	}
+	return s, nil
+}
+
+// usesClaims tells whether the pod mounts volume claims or claims devices.
+func usesClaims(pod *v1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
+		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+	})
+}
+
+// attempt places as many pods of the class as it can, within the nodes set.
+func (s *classSearch) attempt(ctx context.Context) error {
+	if s.class.Count == 0 {
+		return nil
+	}
+	if err := s.preFilter(ctx); err != nil || s.refused != nil {
+		return err
+	}
+	regions := s.regions()
+	progress := false
+	for left := s.class.Count; left > 0; {
+		r, i := nextRegion(regions, left)
+		if r == nil {
+			// A domain that was ahead of the others may take pods again once
+			// the others have caught up.
+			if !progress || !unblock(regions) {
+				return nil
+			}
+			progress = false
+			continue
+		}
+		c := r.all[i]
+		r.take(i)
+		placed, ahead, err := s.fill(ctx, &c, left)
+		if err != nil || s.refused != nil {
+			return err
+		}
+		left -= placed
+		progress = progress || placed > 0
+		if ahead && c.room > placed && len(s.spreadKeys) > 0 {
+			c.room -= placed
+			c.gpus -= int64(placed) * s.demand.gpus
+			r.put(c)
+			r.blocked = true
+		}
+	}
+	return nil
+}
+
+// preFilter starts a CycleState over the snapshot as it is now.
+func (s *classSearch) preFilter(ctx context.Context) error {
+	s.state, s.stale = framework.NewCycleState(), false
+	MarkPlanning(s.state)
+	result, status, _ := s.fw.RunPreFilterPlugins(ctx, s.state, s.prototype.Pod)
+	switch {
+	case status.IsRejected():
+		s.refused = status
+	case !status.IsSuccess():
+		return fmt.Errorf("running PreFilter plugins: %w", status.AsError())
+	case result.AllNodes():
+		s.allowed = nil
+	default:
+		s.allowed = result.NodeNames
+	}
+	s.preFilterEach = s.preFilterEach || s.isSpread()
+	return nil
+}
+
+// isSpread tells whether PodTopologySpread has something to say, be it for the
+// pod's constraints or for the profile's.
+func (s *classSearch) isSpread() bool {
+	return !s.state.GetSkipFilterPlugins().Has(names.PodTopologySpread) &&
+		slices.ContainsFunc(s.fw.ListPlugins().PreFilter.Enabled, func(p config.Plugin) bool { return p.Name == names.PodTopologySpread })
+}
+
+// fill places up to left pods on the candidate, until Filter refuses. ahead
+// says that it refused only because the node's domain is ahead of others.
+func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed int, ahead bool, err error) {
+	node := s.nodes[c.node]
+	for placed < min(left, c.room) {
+		if err := ctx.Err(); err != nil {
+			return placed, false, err
+		}
+		if s.stale {
+			if err := s.preFilter(ctx); err != nil || s.refused != nil {
+				return placed, false, err
+			}
+		}
+		if s.allowed != nil && !s.allowed.Has(c.name) {
+			return placed, false, nil
+		}
+		if status := s.fw.RunFilterPlugins(ctx, s.state, s.prototype.Pod, node); !status.IsSuccess() {
+			if !status.IsRejected() {
+				return placed, false, fmt.Errorf("filtering node %s: %w", c.name, status.AsError())
+			}
+			return placed, isAhead(status), nil
+		}
+		info, err := s.assume(s, node)
+		if err != nil {
+			return placed, false, err
+		}
+		if s.preFilterEach {
+			s.stale = true
+		} else if status := s.fw.RunPreFilterExtensionAddPod(ctx, s.state, s.prototype.Pod, info, node); !status.IsSuccess() {
+			return placed, false, fmt.Errorf("telling plugins of a pod on node %s: %w", c.name, status.AsError())
+		}
+		s.chosen = append(s.chosen, c.name)
+		placed++
+	}
+	return placed, false, nil
+}
+
+// isAhead tells a refusal that ends when siblings are placed elsewhere.
+func isAhead(status *fwk.Status) bool {
+	return status.Plugin() == names.PodTopologySpread && status.Code() == fwk.Unschedulable
+}
+
+// candidates are the nodes with room for at least one pod.
+func (s *classSearch) candidates() []candidate {
+	fixed := sets.New(s.class.Fixed...)
+	found := make([]candidate, 0, len(s.nodes))
+	for i, node := range s.nodes {
+		if node.Node() == nil || s.within != nil && !isWithin(s.within, i) {
+			continue
+		}
+		allocatable, requested := node.GetAllocatable(), node.GetRequested()
+		room := s.demand.room(allocatable, requested, len(node.GetPods()), s.class.Count)
+		if room == 0 {
+			continue
+		}
+		name := node.Node().Name
+		if s.allowed != nil && !s.preFilterEach && !s.allowed.Has(name) {
+			continue
+		}
+		c := candidate{name: name, node: i, tier: tierPlain, room: room}
+		c.gpus = s.demand.gpusOf(allocatable, s.isGPU) - s.demand.gpusOf(requested, s.isGPU)
+		switch {
+		case fixed.Has(name):
+			c.tier = tierFixed
+		case s.demand.gpus == 0 && s.demand.gpusOf(allocatable, s.isGPU) > 0:
+			c.tier = tierSpared
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+// isWithin tells whether the ascending indices have i.
+func isWithin(indices []int, i int) bool {
+	_, found := slices.BinarySearch(indices, i)
+	return found
+}

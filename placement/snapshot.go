@@ -1,0 +1,60 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// Planner plans gangs. It keeps nothing between plans.
+type Planner struct {
+	// isGPU says which extended resources are GPUs.
+	isGPU func(v1.ResourceName) bool
+}
+
+// NewPlanner returns a Planner that counts the resources for which isGPU is
+// true as GPUs.
+func NewPlanner(isGPU func(v1.ResourceName) bool) *Planner { return &Planner{isGPU: isGPU} }
+
+// Plan finds a node for every pod of the gang on the snapshot, or says why
+// there is none. Exactly one of the three results is set, except that a gang
+// without pods has an Assignment of nothing.
+//
+// It must run on the scheduler's scheduling goroutine, and snap must be the
+// snapshot that fw's plugins read, refreshed by the caller; it is left exactly
+// as it was, also on error, panic and cancellation. Errors are those of
+// plugins, of gangs that cannot be read (no prototype, a prototype that has a
+// node, a negative count), and ctx's own, which is asked between pods.
+func (p *Planner) Plan(ctx context.Context, fw framework.Framework, snap *cache.Snapshot, gang Gang) (_ Assignment, _ *reason.Reason, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("planning gang %s: %w", gang.Name, err)
+		}
+	}()
+	if fw.SnapshotSharedLister() != fwk.SharedLister(snap) {
+		return nil, nil, fmt.Errorf("profile %s does not read the snapshot to plan on", fw.ProfileName())
+	}
+	nodes, err := snap.List()
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing the snapshot's nodes: %w", err)
+	}
+	t := &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU}
+	defer func() { err = errors.Join(err, t.forget(0)) }()
+	return t.plan(ctx, gang)
+}
+
+// hypotheticalPods is what a trial changes of the snapshot.
+type hypotheticalPods interface {
+	AssumePod(*framework.PodInfo) error
+	ForgetPod(klog.Logger, *v1.Pod) error
+}
+
+var _ hypotheticalPods = &cache.Snapshot{}

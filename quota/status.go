@@ -1,0 +1,108 @@
+package quota
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Status returns the Active condition of a ClusterQueue, without times and
+// generation, and whether the ClusterQueue exists. Its reasons are Kueue's:
+// Ready, Terminating, Stopped, FlavorNotFound, AdmissionCheckNotFound, and
+// Unknown for a namespaceSelector that cannot be parsed.
+func (t *Tree) Status(cq string) (metav1.Condition, bool) {
+	c, ok := t.clusterQueues[cq]
+	if !ok {
+		return metav1.Condition{}, false
+	}
+	reason, why := t.inactive(c)
+	if reason == "" {
+		return metav1.Condition{
+			Type:    kueue.ClusterQueueActive,
+			Status:  metav1.ConditionTrue,
+			Reason:  kueue.ClusterQueueActiveReasonReady,
+			Message: "Can admit new workloads",
+		}, true
+	}
+	return metav1.Condition{
+		Type:    kueue.ClusterQueueActive,
+		Status:  metav1.ConditionFalse,
+		Reason:  reason,
+		Message: "Can't admit new workloads: " + why,
+	}, true
+}
+
+// LocalQueueStatus returns the Active condition of a LocalQueue, without times
+// and generation, and whether the LocalQueue exists. Its reasons are Kueue's:
+// Ready, Stopped, ClusterQueueDoesNotExist and ClusterQueueIsInactive.
+func (t *Tree) LocalQueueStatus(lq types.NamespacedName) (metav1.Condition, bool) {
+	q, ok := t.localQueues[lq]
+	if !ok {
+		return metav1.Condition{}, false
+	}
+	cond := metav1.Condition{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse}
+	c := t.clusterQueues[q.clusterQueue]
+	switch {
+	case q.stopPolicy != kueue.None:
+		cond.Reason = "Stopped"
+		cond.Message = fmt.Sprintf("LocalQueue is stopped (%s)", q.stopPolicy)
+	case c == nil:
+		cond.Reason = "ClusterQueueDoesNotExist"
+		cond.Message = fmt.Sprintf("ClusterQueue %s does not exist", q.clusterQueue)
+	default:
+		if reason, why := t.inactive(c); reason != "" {
+			cond.Reason = "ClusterQueueIsInactive"
+			cond.Message = fmt.Sprintf("ClusterQueue %s is not active: %s", c.name, why)
+			break
+		}
+		cond.Status = metav1.ConditionTrue
+		cond.Reason = "Ready"
+		cond.Message = "Can submit new workloads to ClusterQueue " + c.name
+	}
+	return cond, true
+}
+
+// inactive says why a ClusterQueue admits nothing: a condition reason and all
+// the causes in one phrase, the reason's own first. Both are empty for an
+// active one. The order of the reasons is Kueue's.
+func (t *Tree) inactive(c *clusterQueue) (reason, why string) {
+	var causes []string
+	because := func(r, format string, args ...any) {
+		if reason == "" {
+			reason = r
+		}
+		causes = append(causes, fmt.Sprintf(format, args...))
+	}
+	if c.terminating {
+		because(kueue.ClusterQueueActiveReasonTerminating, "it is being deleted")
+	}
+	if c.stopPolicy != kueue.None {
+		because(kueue.ClusterQueueActiveReasonStopped, "it is stopped (%s)", c.stopPolicy)
+	}
+	for _, name := range t.missingFlavors(c) {
+		because(kueue.ClusterQueueActiveReasonFlavorNotFound, "ResourceFlavor %s does not exist", name)
+	}
+	for _, name := range c.checks {
+		because(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound, "AdmissionCheck %s is not run by Muster", name)
+	}
+	if c.selectorErr != nil {
+		because(kueue.ClusterQueueActiveReasonUnknown, "its namespaceSelector is invalid: %v", c.selectorErr)
+	}
+	return reason, strings.Join(causes, ", ")
+}
+
+func (t *Tree) missingFlavors(c *clusterQueue) []string {
+	var missing []string
+	for _, g := range c.groups {
+		for _, f := range g.flavors {
+			if _, ok := t.flavors[f.name]; !ok && !slices.Contains(missing, f.name) {
+				missing = append(missing, f.name)
+			}
+		}
+	}
+	return missing
+}

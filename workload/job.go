@@ -1,0 +1,92 @@
+package workload
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Owner identifies the top-most managed object of a job. The UID is part of
+// the identity: a job deleted and created again under its name is another job.
+type Owner struct {
+	schema.GroupVersionKind
+	types.NamespacedName
+	UID types.UID
+}
+
+// Job is one owner object read as a unit of decision. It is a value: reading
+// the owner again gives a new Job.
+type Job struct {
+	Owner Owner
+	// Queue is the LocalQueue's name, from the label kueue.x-k8s.io/queue-name.
+	Queue string
+	// PriorityClass is the WorkloadPriorityClass's name, from the label
+	// kueue.x-k8s.io/priority-class; empty if none is named.
+	PriorityClass string
+	// PodPriorityClass is the PriorityClass that the pod templates name;
+	// it counts only where PriorityClass is empty.
+	PodPriorityClass string
+	// PodOwnerUID is the UID that the job's pods carry in the label
+	// jobset.sigs.k8s.io/jobset-uid: the JobSet's, which is a TrainJob's child.
+	// Empty while there is no JobSet yet. SlotOf returns the same value.
+	PodOwnerUID types.UID
+	Created     time.Time
+	// Suspended says that the owner creates no pods now.
+	Suspended bool
+	// Deleting says that the owner has a deletion timestamp.
+	Deleting bool
+	// Finish is set once the owner has succeeded or failed for good.
+	Finish  *Finish
+	PodSets []PodSet
+}
+
+// Finish is how a job ended.
+type Finish struct {
+	Succeeded bool
+	Message   string
+}
+
+// PodSet is Count identical pods of a job.
+type PodSet struct {
+	// Name is unique in the job: the replicated job's name.
+	Name string
+	// Count is the number of pods that exist at the same time.
+	Count int32
+	// PodsPerReplica is the number of pods in each of the replicas that the
+	// set is made of (min(parallelism, completions) of each Job of a
+	// replicated job). Index turns a Slot into an index of the set with it.
+	PodsPerReplica int32
+	// Phase orders pod sets in time: pods of phase n may depend on those of
+	// phase n-1 being ready or complete, so the sets of one phase, and only
+	// they, can be waited for together.
+	Phase int
+	// Template is the pod template as its author wrote it: requests are not
+	// defaulted, and what an earlier Resume injected is taken out again.
+	Template corev1.PodTemplateSpec
+	// Topology is what the template's topology annotations ask for, in the
+	// form that Kueue writes into a Workload; never nil on a read Job.
+	Topology *kueue.PodSetTopologyRequest
+}
+
+// PodSet returns the pod set of that name, or nil.
+func (j *Job) PodSet(name string) *PodSet {
+	for i := range j.PodSets {
+		if j.PodSets[i].Name == name {
+			return &j.PodSets[i]
+		}
+	}
+	return nil
+}
+
+// PodSetInfo is what a resume injects into one pod set: the node labels and
+// tolerations of its flavors, and labels and annotations of the pods.
+type PodSetInfo struct {
+	Name         string
+	NodeSelector map[string]string
+	Tolerations  []corev1.Toleration
+	Labels       map[string]string
+	Annotations  map[string]string
+}

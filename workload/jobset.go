@@ -1,0 +1,162 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// jobSetKind is a JobSet that somebody created as such; one that the Trainer
+// made belongs to its TrainJob.
+type jobSetKind struct{ Options }
+
+var _ Kind = jobSetKind{}
+
+func (jobSetKind) GroupVersionKind() schema.GroupVersionKind {
+	return jobset.SchemeGroupVersion.WithKind("JobSet")
+}
+
+func (jobSetKind) New() client.Object { return &jobset.JobSet{} }
+
+// Read implements Kind.
+func (k jobSetKind) Read(_ context.Context, _ client.Reader, obj client.Object) (*Job, bool, *reason.Reason, error) {
+	js, err := asJobSet(obj)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	if js.Labels[QueueLabel] == "" || foreignManager(js.Spec.ManagedBy, jobset.JobSetControllerName) || ownedByTrainJob(js) {
+		return nil, false, nil, nil
+	}
+	job := newJob(k.GroupVersionKind(), js)
+	job.Suspended = ptr.Deref(js.Spec.Suspend, false)
+	job.Finish = finish(js.Status.Conditions, string(jobset.JobSetCompleted), string(jobset.JobSetFailed))
+	no := readJobSet(job, js, k.Options, "create the JobSet anew")
+	return job, true, no, nil
+}
+
+// readJobSet fills in the parts of a job that its JobSet says, the job's own or
+// its child. It returns nothing for a job that is over.
+func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.Reason {
+	job.PodOwnerUID = js.UID
+	jobs, _, no := authored(js)
+	if no == nil {
+		job.PodSets, no = podSets(jobs, js.Spec.StartupPolicy)
+	}
+	if no == nil {
+		job.PodPriorityClass = podPriorityClass(job.PodSets)
+		no = foreignScheduler(job.PodSets, o.SchedulerNames, js, remedy)
+	}
+	if job.over() {
+		return nil
+	}
+	return no
+}
+
+func foreignManager(managedBy *string, builtIn string) bool {
+	name := ptr.Deref(managedBy, "")
+	return name != "" && name != builtIn
+}
+
+func ownedByTrainJob(js *jobset.JobSet) bool {
+	owner := metav1.GetControllerOfNoCopy(js)
+	return owner != nil && isTrainJob(owner)
+}
+
+// Suspend implements Kind. The templates are restored in the same request,
+// which JobSet accepts for a JobSet that is being suspended.
+func (jobSetKind) Suspend(ctx context.Context, c client.Client, obj client.Object) error {
+	js, err := asJobSet(obj)
+	if err != nil {
+		return err
+	}
+	want := js.DeepCopy()
+	for i := range want.Spec.ReplicatedJobs {
+		// Suspending is not to fail for an annotation that somebody spoiled.
+		_, _ = restore(&want.Spec.ReplicatedJobs[i].Template.Spec.Template)
+	}
+	want.Spec.Suspend = new(true)
+	if err := patchJobSet(ctx, c, js, want); err != nil {
+		return fmt.Errorf("suspending JobSet %s/%s: %w", js.Namespace, js.Name, err)
+	}
+	return nil
+}
+
+// Resume implements Kind. JobSet lets the templates change in the very request
+// that ends the suspension, because it was suspended before.
+func (jobSetKind) Resume(ctx context.Context, c client.Client, obj client.Object, infos []PodSetInfo) error {
+	js, err := asJobSet(obj)
+	if err != nil {
+		return err
+	}
+	if err := resumeJobSet(ctx, c, js, infos); err != nil {
+		return fmt.Errorf("resuming JobSet %s/%s: %w", js.Namespace, js.Name, err)
+	}
+	return nil
+}
+
+func resumeJobSet(ctx context.Context, c client.Client, js *jobset.JobSet, infos []PodSetInfo) error {
+	want := js.DeepCopy()
+	jobs, _, no := authored(js)
+	if no != nil {
+		return no
+	}
+	injections, err := injectionsFor(jobs, infos)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		if err := injections[i].inject(&jobs[i].Template.Spec.Template); err != nil {
+			return err
+		}
+	}
+	want.Spec.ReplicatedJobs = jobs
+	if !ptr.Deref(js.Spec.Suspend, false) {
+		if !equality.Semantic.DeepEqual(js.Spec.ReplicatedJobs, want.Spec.ReplicatedJobs) {
+			return ErrNotSuspended
+		}
+		return nil
+	}
+	want.Spec.Suspend = new(false)
+	return patchJobSet(ctx, c, js, want)
+}
+
+// injectionsFor is the injection of each replicated job, whose templates are
+// the author's. Every info must have its replicated job.
+func injectionsFor(jobs []jobset.ReplicatedJob, infos []PodSetInfo) ([]*injection, error) {
+	injections := make([]*injection, len(jobs))
+	found := 0
+	for i := range jobs {
+		injections[i] = &injection{}
+		for n := range infos {
+			if infos[n].Name != jobs[i].Name {
+				continue
+			}
+			in, err := injectionOf(&infos[n], &jobs[i].Template.Spec.Template)
+			if err != nil {
+				return nil, err
+			}
+			injections[i] = in
+			found++
+		}
+	}
+	if found != len(infos) {
+		return nil, fmt.Errorf("%d pod sets are to be injected, of which %d are its replicated jobs: it has changed", len(infos), found)
+	}
+	return injections, nil
+}
+
+func asJobSet(obj client.Object) (*jobset.JobSet, error) {
+	js, ok := obj.(*jobset.JobSet)
+	if !ok {
+		return nil, fmt.Errorf("a %T was given where a JobSet is read", obj)
+	}
+	return js, nil
+}

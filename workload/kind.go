@@ -1,0 +1,88 @@
+package workload
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// The labels by which an owner asks for a queue and a priority: Kueue's.
+const (
+	QueueLabel         = "kueue.x-k8s.io/queue-name"
+	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
+)
+
+// ErrNotSuspended is returned (wrapped) by Resume for an owner that runs
+// without the given infos: they can be injected only while it is suspended.
+var ErrNotSuspended = errors.New("it is not suspended, and runs without what is to be injected")
+
+// Kind reads and steers one kind of owner object. It never changes the object
+// it is given, which may come out of an informer's cache, and keeps no state.
+type Kind interface {
+	GroupVersionKind() schema.GroupVersionKind
+	// New is an empty object to make an informer with.
+	New() client.Object
+	// Read turns obj into a Job. managed is false where the object is not ours:
+	// it has no queue label, names a foreign managedBy, or is the child of
+	// another managed owner; everything else is then nil. A non-nil no means
+	// that the job is ours but cannot run as it stands: the Job is returned as
+	// far as it could be read, with Owner, Queue, Created and Suspended always
+	// set. A finished or deleted job never has a no. err means that reading
+	// failed and is worth another try. r may be an informer cache.
+	Read(ctx context.Context, r client.Reader, obj client.Object) (job *Job, managed bool, no *reason.Reason, err error)
+	// Suspend stops the owner's pods, and does nothing if it is suspended.
+	Suspend(ctx context.Context, c client.Client, obj client.Object) error
+	// Resume lets the owner create its pods, with infos injected, in one
+	// request. It does nothing if the owner already runs with them, and
+	// returns ErrNotSuspended if it runs without. A *reason.Reason in the error
+	// means that the infos contradict the job's own templates. A conflict means
+	// that obj is out of date.
+	Resume(ctx context.Context, c client.Client, obj client.Object, infos []PodSetInfo) error
+}
+
+// Options are what the kinds need to know about the rest of Muster.
+type Options struct {
+	// SchedulerNames are the profiles of Muster's scheduler. Pods that name
+	// another scheduler cannot be placed by Muster.
+	SchedulerNames sets.Set[string]
+}
+
+// Kinds are the kinds of owners that Muster manages.
+func Kinds(o Options) []Kind {
+	return []Kind{trainJobKind{o}, jobSetKind{o}}
+}
+
+// newJob is what can be read from any owner.
+func newJob(gvk schema.GroupVersionKind, obj client.Object) *Job {
+	return &Job{
+		Owner: Owner{
+			GroupVersionKind: gvk,
+			NamespacedName:   types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()},
+			UID:              obj.GetUID(),
+		},
+		Queue:         obj.GetLabels()[QueueLabel],
+		PriorityClass: obj.GetLabels()[PriorityClassLabel],
+		Created:       obj.GetCreationTimestamp().Time,
+		Deleting:      obj.GetDeletionTimestamp() != nil,
+	}
+}
+
+// over says that nothing can be wrong with the job any more.
+func (j *Job) over() bool { return j.Finish != nil || j.Deleting }
+
+// finish reads how a job ended from the conditions that say so.
+func finish(conditions []metav1.Condition, succeeded, failed string) *Finish {
+	for _, c := range conditions {
+		if c.Status == metav1.ConditionTrue && (c.Type == succeeded || c.Type == failed) {
+			return &Finish{Succeeded: c.Type == succeeded, Message: c.Message}
+		}
+	}
+	return nil
+}

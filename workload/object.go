@@ -1,0 +1,107 @@
+package workload
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// JobUIDLabel on a Workload holds its owner's UID, as Kueue writes it.
+const JobUIDLabel = "kueue.x-k8s.io/job-uid"
+
+// maxPodSets is what the Workload API allows.
+const maxPodSets = 18
+
+const (
+	maxWorkloadName    = 253
+	workloadHashLength = 5
+)
+
+// WorkloadName is the name of the owner's Workload: the one that Kueue gives
+// with its default settings, so that either of them finds the other's object.
+// It is the owner's kind and name, shortened to fit, and five hexadecimal
+// digits of a hash over kind, group, name and UID.
+func WorkloadName(o Owner) string {
+	prefix := strings.ToLower(o.Kind) + "-" + o.Name
+	if most := maxWorkloadName - 1 - workloadHashLength; len(prefix) > most {
+		prefix = prefix[:most]
+	}
+	hash := sha1.Sum([]byte(o.Kind + "\n" + o.Group + "\n" + o.Name + "\n" + string(o.UID)))
+	return prefix + "-" + hex.EncodeToString(hash[:])[:workloadHashLength]
+}
+
+// NewWorkload is the Workload that stands for a job, not yet written anywhere:
+// owned by the job's owner, active, without status. priority and class are
+// those of Priority. The job must have at least one pod set, which a Job read
+// without a reason has.
+func NewWorkload(job *Job, priority int32, class *kueue.PriorityClassRef) *kueue.Workload {
+	return &kueue.Workload{
+		TypeMeta: metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Owner.Namespace,
+			Name:      WorkloadName(job.Owner),
+			Labels:    map[string]string{JobUIDLabel: string(job.Owner.UID)},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion:         job.Owner.GroupVersion().String(),
+				Kind:               job.Owner.Kind,
+				Name:               job.Owner.Name,
+				UID:                job.Owner.UID,
+				Controller:         new(true),
+				BlockOwnerDeletion: new(true),
+			}},
+		},
+		Spec: kueue.WorkloadSpec{
+			Active:           new(true),
+			QueueName:        kueue.LocalQueueName(job.Queue),
+			Priority:         &priority,
+			PriorityClassRef: class,
+			PodSets:          workloadPodSets(job),
+		},
+	}
+}
+
+func workloadPodSets(job *Job) []kueue.PodSet {
+	sets := make([]kueue.PodSet, len(job.PodSets))
+	for i := range job.PodSets {
+		set := &job.PodSets[i]
+		sets[i] = kueue.PodSet{
+			Name:  kueue.NewPodSetReference(set.Name),
+			Count: set.Count,
+			// The API allows no other metadata in a Workload's template.
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{
+					Labels:      set.Template.Labels,
+					Annotations: set.Template.Annotations,
+				},
+				Spec: set.Template.Spec,
+			},
+			TopologyRequest: set.Topology,
+		}
+		sets[i] = *sets[i].DeepCopy()
+	}
+	return sets
+}
+
+// SamePodSets says that the Workload still describes the job's pods. Where it
+// does not, the job was changed after the Workload was made, and a Workload's
+// pod sets cannot be changed: it has to be made anew.
+func SamePodSets(wl *kueue.Workload, job *Job) bool {
+	if len(wl.Spec.PodSets) != len(job.PodSets) {
+		return false
+	}
+	for i := range job.PodSets {
+		have, want := &wl.Spec.PodSets[i], &job.PodSets[i]
+		if have.Name != kueue.NewPodSetReference(want.Name) || have.Count != want.Count ||
+			!equality.Semantic.DeepEqual(have.Template.Labels, want.Template.Labels) ||
+			!equality.Semantic.DeepEqual(have.Template.Annotations, want.Template.Annotations) ||
+			!equality.Semantic.DeepEqual(have.Template.Spec, want.Template.Spec) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,83 @@
+package workload
+
+import (
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+// Unnumbered is the Completion of a pod whose Job numbers no pods.
+const Unnumbered int32 = -1
+
+// AnySlot is the index of a pod that may fill any free slot of its pod set.
+const AnySlot int32 = -1
+
+// Slot is one pod's place in a job, as the pod itself knows it: the Job
+// (Replica) of the replicated job PodSet, and the completion index in that Job.
+// It is comparable. PodSet.Index turns it into an index, PodSet.Slot back.
+type Slot struct {
+	PodSet     string
+	Replica    int32
+	Completion int32
+}
+
+// SlotOf reads from a pod's labels which slot it fills, and of which job: the
+// UID is Job.PodOwnerUID. ok is false for a pod that is no JobSet's, or whose
+// labels do not say it. It reads labels and nothing else, because it runs under
+// the scheduling queue's lock; a user may forge labels, so whoever gives a slot
+// away compares the pod's namespace with the job's.
+//
+// JobSet 0.8.2 and older do not write the UID label; their pods have no slot.
+func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
+	uid, name := pod.Labels[jobset.JobSetUIDKey], pod.Labels[jobset.ReplicatedJobNameKey]
+	if uid == "" || name == "" {
+		return "", Slot{}, false
+	}
+	replica, ok := ordinal(pod.Labels[jobset.JobIndexKey])
+	if !ok {
+		return "", Slot{}, false
+	}
+	// An Indexed Job writes its index as an annotation, and since Kubernetes
+	// 1.28 as a label too.
+	index, numbered := pod.Labels[batchv1.JobCompletionIndexAnnotation]
+	if !numbered {
+		index, numbered = pod.Annotations[batchv1.JobCompletionIndexAnnotation]
+	}
+	completion := Unnumbered
+	if numbered {
+		if completion, ok = ordinal(index); !ok {
+			return "", Slot{}, false
+		}
+	}
+	return types.UID(uid), Slot{PodSet: name, Replica: replica, Completion: completion}, true
+}
+
+// ordinal reads a non-negative number that fits an int32.
+func ordinal(s string) (int32, bool) {
+	n, err := strconv.ParseUint(s, 10, 31)
+	return int32(n), err == nil
+}
+
+// Index is the slot's index in the pod set, in [0, Count), replica by replica.
+// It is AnySlot where the pod's Job numbers no pods, or the completion index is
+// beyond the pods that run at a time, so that it has no place of its own. ok is
+// false where the slot is not one of the set's.
+func (p *PodSet) Index(s Slot) (index int32, ok bool) {
+	if s.PodSet != p.Name || p.PodsPerReplica <= 0 ||
+		s.Replica < 0 || s.Replica >= p.Count/p.PodsPerReplica {
+		return 0, false
+	}
+	if s.Completion < 0 || s.Completion >= p.PodsPerReplica {
+		return AnySlot, true
+	}
+	return s.Replica*p.PodsPerReplica + s.Completion, true
+}
+
+// Slot is the inverse of Index: the slot of the pod with that index, which
+// must be in [0, Count).
+func (p *PodSet) Slot(index int32) Slot {
+	return Slot{PodSet: p.Name, Replica: index / p.PodsPerReplica, Completion: index % p.PodsPerReplica}
+}

@@ -1,0 +1,111 @@
+package workload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+func podWith(labels map[string]string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Labels = labels
+	return pod
+}
+
+func jobSetPod(change func(map[string]string)) *corev1.Pod {
+	labels := map[string]string{
+		jobset.JobSetUIDKey: "js-1", jobset.ReplicatedJobNameKey: "node",
+		jobset.JobIndexKey: "2", batchv1.JobCompletionIndexAnnotation: "3",
+	}
+	if change != nil {
+		change(labels)
+	}
+	return podWith(labels)
+}
+
+func TestSlotOf(t *testing.T) {
+	set := func(key, value string) func(map[string]string) {
+		return func(labels map[string]string) { labels[key] = value }
+	}
+	without := func(key string) func(map[string]string) {
+		return func(labels map[string]string) { delete(labels, key) }
+	}
+	annotated := jobSetPod(without(batchv1.JobCompletionIndexAnnotation))
+	annotated.Annotations = map[string]string{batchv1.JobCompletionIndexAnnotation: "7"}
+	type answer struct {
+		Owner types.UID
+		Slot  Slot
+		OK    bool
+	}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want answer
+	}{
+		"a pod of a JobSet":                    {jobSetPod(nil), answer{"js-1", Slot{"node", 2, 3}, true}},
+		"an index that is an annotation only":  {annotated, answer{"js-1", Slot{"node", 2, 7}, true}},
+		"a Job that numbers no pods":           {jobSetPod(without(batchv1.JobCompletionIndexAnnotation)), answer{"js-1", Slot{"node", 2, Unnumbered}, true}},
+		"no labels":                            {podWith(nil), answer{}},
+		"no JobSet UID":                        {jobSetPod(without(jobset.JobSetUIDKey)), answer{}},
+		"no replicated job":                    {jobSetPod(without(jobset.ReplicatedJobNameKey)), answer{}},
+		"no job index":                         {jobSetPod(without(jobset.JobIndexKey)), answer{}},
+		"a job index that is a word":           {jobSetPod(set(jobset.JobIndexKey, "two")), answer{}},
+		"a negative job index":                 {jobSetPod(set(jobset.JobIndexKey, "-1")), answer{}},
+		"a job index that is too large":        {jobSetPod(set(jobset.JobIndexKey, "4294967296")), answer{}},
+		"a completion index that is a word":    {jobSetPod(set(batchv1.JobCompletionIndexAnnotation, "")), answer{}},
+		"a completion index that is too large": {jobSetPod(set(batchv1.JobCompletionIndexAnnotation, "2147483648")), answer{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner, slot, ok := SlotOf(tc.pod)
+			if diff := cmp.Diff(tc.want, answer{owner, slot, ok}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestIndex(t *testing.T) {
+	set := &PodSet{Name: "node", Count: 12, PodsPerReplica: 4}
+	for index := range set.Count {
+		if got, ok := set.Index(set.Slot(index)); !ok || got != index {
+			t.Errorf("Index(Slot(%d)) = %d, %v", index, got, ok)
+		}
+	}
+	for name, tc := range map[string]struct {
+		slot  Slot
+		index int32
+		ok    bool
+	}{
+		"replica by replica":                    {Slot{"node", 2, 1}, 9, true},
+		"a pod without a number":                {Slot{"node", 2, Unnumbered}, AnySlot, true},
+		"a completion beyond those that run":    {Slot{"node", 0, 4}, AnySlot, true},
+		"a replica that the set does not have":  {Slot{"node", 3, 0}, 0, false},
+		"a negative replica":                    {Slot{"node", -1, 0}, 0, false},
+		"another pod set of the same job":       {Slot{"launcher", 0, 0}, 0, false},
+		"the last place of the last replica":    {Slot{"node", 2, 3}, 11, true},
+		"the first place of the first replica":  {Slot{"node", 0, 0}, 0, true},
+		"a completion of the replica before it": {Slot{"node", 1, 3}, 7, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if index, ok := set.Index(tc.slot); index != tc.index || ok != tc.ok {
+				t.Errorf("got %d, %v, want %d, %v", index, ok, tc.index, tc.ok)
+			}
+		})
+	}
+	if _, ok := (&PodSet{Name: "node"}).Index(Slot{PodSet: "node"}); ok {
+		t.Error("a set of no pods has a slot")
+	}
+}
+
+func BenchmarkSlotOf(b *testing.B) {
+	pod := jobSetPod(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, ok := SlotOf(pod); !ok {
+			b.Fatal("not a slot")
+		}
+	}
+}
