@@ -1,0 +1,187 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	basecompatibility "k8s.io/component-base/compatibility"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
+	"github.com/muster-gpu/muster/metrics"
+	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/scheduling"
+)
+
+// App is a scheduler that is built and not running yet.
+type App struct {
+	Core *scheduling.Core
+
+	config *schedulerconfig.CompletedConfig
+	sched  *scheduler.Scheduler
+}
+
+// New builds the scheduler that c describes. Informers and servers start with
+// Run.
+func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, error) {
+	api, err := clientConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := schedulerOptions(c, api)
+	if err != nil {
+		return nil, err
+	}
+	configFile, err := configPipe(c)
+	if err != nil {
+		return nil, err
+	}
+	defer configFile.Close()
+	opts.ConfigFile = fmt.Sprintf("/proc/self/fd/%d", configFile.Fd())
+
+	core, err := newCore(ctx, c, api)
+	if err != nil {
+		return nil, err
+	}
+	metrics.Register()
+	var handle fwk.Handle
+	build := coscheduling.Factory(core.Ledger, c.Admission.BarrierTimeout.Duration)
+	cc, sched, err := app.Setup(ctx, opts, app.WithPlugin(coscheduling.Name, func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		// One plugin is built for each profile; they share queue, cache and
+		// waiting pods, so any handle serves the Core.
+		handle = h
+		return build(ctx, args, h)
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("building the scheduler: %w", err)
+	}
+	if handle == nil {
+		return nil, errors.New("building the scheduler: no profile has the gang plugin")
+	}
+	recorder := cc.EventBroadcaster.NewRecorder("muster-scheduler")
+	if err := core.Install(ctx, sched, handle, cc.InformerFactory, recorder); err != nil {
+		return nil, err
+	}
+	return &App{Core: core, config: cc, sched: sched}, nil
+}
+
+// Run schedules until ctx is done or the lease is lost.
+func (a *App) Run(ctx context.Context) error {
+	return app.Run(ctx, a.config, a.sched)
+}
+
+// clientConfig is how the API server is reached, by everything in the process.
+func clientConfig(c *configv1alpha1.SchedulerConfiguration) (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.ClientConnection.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("clientConnection: %w", err)
+	}
+	cfg.QPS, cfg.Burst = c.ClientConnection.QPS, int(c.ClientConnection.Burst)
+	return rest.AddUserAgent(cfg, "muster-scheduler"), nil
+}
+
+func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api *rest.Config) (*scheduling.Core, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(kueue.AddToScheme(scheme))
+	utilruntime.Must(jobset.AddToScheme(scheme))
+	objects, err := cache.New(api, cache.Options{Scheme: scheme, DefaultTransform: cache.TransformStripManagedFields()})
+	if err != nil {
+		return nil, fmt.Errorf("building the cache of queues and jobs: %w", err)
+	}
+	direct, err := client.New(api, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("building the client: %w", err)
+	}
+	return scheduling.NewCore(ctx, scheduling.Config{
+		SchedulerNames: c.Profiles,
+		Timing: scheduling.Timing{
+			StartTimeout: c.Admission.StartTimeout.Duration,
+			BackoffBase:  c.Admission.Requeue.BackoffBase.Duration,
+			BackoffMax:   c.Admission.Requeue.BackoffMax.Duration,
+			BackoffLimit: c.Admission.Requeue.LimitCount,
+		},
+		PassBudget: c.Admission.PassBudget.Duration,
+		Clock:      clock.RealClock{},
+		Cache:      objects,
+		Client:     direct,
+	}), nil
+}
+
+func schedulerOptions(c *configv1alpha1.SchedulerConfiguration, api *rest.Config) (*options.Options, error) {
+	opts := options.NewOptions()
+	gates := map[string]bool{
+		// A pod that waits at Permit would cost a status write each time.
+		string(features.NominatedNodeNameForExpectation): false,
+	}
+	taintRules, err := serves(api, "resource.k8s.io/v1", "devicetaintrules")
+	if err != nil {
+		return nil, err
+	}
+	if !taintRules {
+		// Older API servers do not have it, and the scheduler would wait for
+		// its informer for ever.
+		gates[string(features.DRADeviceTaintRules)] = false
+	}
+	if err := opts.ComponentGlobalsRegistry.SetFallback(); err != nil {
+		return nil, fmt.Errorf("setting versions and feature gates: %w", err)
+	}
+	if fg := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent); fg == nil {
+		return nil, errors.New("the process has no feature gates")
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
+		return nil, fmt.Errorf("setting feature gates: %w", err)
+	}
+	opts.SecureServing.BindAddress = net.ParseIP(c.SecureServing.BindAddress)
+	opts.SecureServing.BindPort = int(c.SecureServing.Port)
+	opts.SecureServing.ServerCert.CertDirectory = c.SecureServing.CertDir
+	opts.SecureServing.ServerCert.PairName = "tls"
+	opts.Authentication.RemoteKubeConfigFile = c.ClientConnection.Kubeconfig
+	opts.Authorization.RemoteKubeConfigFile = c.ClientConnection.Kubeconfig
+	// Leader election is set in the file; flags of the same meaning must not
+	// override it.
+	opts.LeaderElection = nil
+	opts.Flags = nil
+	return opts, nil
+}
+
+// serves says whether the API server has a resource.
+func serves(api *rest.Config, groupVersion, resource string) (bool, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(api)
+	if err != nil {
+		return false, fmt.Errorf("building the discovery client: %w", err)
+	}
+	list, err := d.ServerResourcesForGroupVersion(groupVersion)
+	if discovery.IsGroupDiscoveryFailedError(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("discovering %s: %w", groupVersion, err)
+	}
+	for _, r := range list.APIResources {
+		if r.Name == resource {
+			return true, nil
+		}
+	}
+	return false, nil
+}

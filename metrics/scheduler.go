@@ -1,0 +1,69 @@
+package metrics
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// Buckets for what happens on the scheduling goroutine, in seconds.
+var cycleBuckets = metrics.ExponentialBuckets(0.0001, 2, 16)
+
+// Metrics of the scheduler.
+var (
+	// PassSeconds is the time of one admission pass.
+	PassSeconds = metrics.NewHistogram(&metrics.HistogramOpts{
+		Name: "muster_admission_pass_seconds", StabilityLevel: metrics.ALPHA, Buckets: cycleBuckets,
+		Help: "Time of one admission pass on the scheduling goroutine, in seconds.",
+	})
+	// PlanSeconds is the time of planning one job.
+	PlanSeconds = metrics.NewHistogram(&metrics.HistogramOpts{
+		Name: "muster_plan_seconds", StabilityLevel: metrics.ALPHA, Buckets: cycleBuckets,
+		Help: "Time of finding nodes for all pods of one job, in seconds, found or not.",
+	})
+	// Admissions counts admitted jobs.
+	Admissions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_admissions_total", StabilityLevel: metrics.ALPHA,
+		Help: "Jobs admitted: quota charged and every pod's place held.",
+	}, []string{"cluster_queue"})
+	// AdmissionsUndone counts admissions whose write failed.
+	AdmissionsUndone = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "muster_admissions_undone_total", StabilityLevel: metrics.ALPHA,
+		Help: "Admissions taken back because their Workload could not be written.",
+	})
+	// AdmissionWaitSeconds is the time from creation to admission.
+	AdmissionWaitSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "muster_admission_wait_seconds", StabilityLevel: metrics.ALPHA, Buckets: metrics.ExponentialBuckets(1, 2, 18),
+		Help: "Time from a job's creation to its admission, in seconds.",
+	}, []string{"cluster_queue"})
+	// PendingWorkloads is the number of waiting jobs.
+	PendingWorkloads = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "muster_pending_workloads", StabilityLevel: metrics.ALPHA,
+		Help: "Jobs that wait for quota or nodes.",
+	}, []string{"cluster_queue"})
+	// Evictions counts jobs that were stopped, by Kueue's Evicted reasons.
+	Evictions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_evictions_total", StabilityLevel: metrics.ALPHA,
+		Help: "Jobs stopped as a whole after they were admitted.",
+	}, []string{"reason"})
+)
+
+// All are the metrics of the scheduler.
+func All() []metrics.Registerable {
+	return []metrics.Registerable{
+		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, Evictions,
+	}
+}
+
+var register sync.Once
+
+// Register makes the metrics part of the process's /metrics. It may be called
+// more than once.
+func Register() {
+	register.Do(func() {
+		for _, m := range All() {
+			legacyregistry.MustRegister(m)
+		}
+	})
+}

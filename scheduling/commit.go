@@ -1,0 +1,229 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/metrics"
+	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// writeAdmission writes a plan that was charged and held in memory to the
+// Workload. Only after that is the owner resumed, so every pod that is ever
+// bound belongs to a Workload that the API knew as admitted. A failed write
+// takes the charge and the holds back.
+func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
+	a, ok := j.ledger.admissionOf(uid)
+	if !ok {
+		return nil
+	}
+	first := a.state == Admitting
+	wl := a.workload.DeepCopy()
+	wl.Status.Admission = admissionStatus(a)
+	message := "admitted: " + a.message
+	j.condition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "Quota reserved in ClusterQueue "+a.assignment.ClusterQueue)
+	j.condition(wl, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", message)
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse, "QuotaReserved", "Previously: "+c.Message)
+	}
+	err := j.client.Status().Update(ctx, wl)
+	if err != nil {
+		// Another writer came first, or the API is away: the newest object is
+		// needed before the next try.
+		latest := &kueue.Workload{}
+		if getErr := j.client.Get(ctx, client.ObjectKeyFromObject(wl), latest); getErr == nil {
+			wl = latest
+		} else {
+			wl = nil
+		}
+	}
+	goOn := j.ledger.written(uid, wl, err)
+	if err != nil {
+		metrics.AdmissionsUndone.Inc()
+		if !first || ctx.Err() != nil {
+			return fmt.Errorf("writing the nodes of Workload %s: %w", klog.KObj(a.workload), err)
+		}
+		klog.FromContext(ctx).V(2).Info("Admission taken back, its write failed", "workload", klog.KObj(a.workload), "err", err.Error())
+		return nil
+	}
+	if first && goOn {
+		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
+		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(a.job.Created).Seconds())
+		j.note(a.job, corev1.EventTypeNormal, "Admitted", message)
+	}
+	return nil
+}
+
+// admissionStatus is the durable form of an assignment and a plan.
+func admissionStatus(a admission) *kueue.Admission {
+	out := &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(a.assignment.ClusterQueue)}
+	for i := range a.job.PodSets {
+		ps := &a.job.PodSets[i]
+		set := kueue.PodSetAssignment{
+			Name:               kueue.NewPodSetReference(ps.Name),
+			Flavors:            map[corev1.ResourceName]kueue.ResourceFlavorReference{},
+			ResourceUsage:      corev1.ResourceList{},
+			Count:              &ps.Count,
+			TopologyAssignment: workload.EncodeNodes(a.nodes[i]),
+		}
+		for r, f := range a.assignment.Flavors[i] {
+			set.Flavors[r] = kueue.ResourceFlavorReference(f)
+		}
+		for r, v := range a.assignment.PodSetUsage[i] {
+			set.ResourceUsage[r] = quota.Quantity(r, v)
+		}
+		out.PodSetAssignments = append(out.PodSetAssignments, set)
+	}
+	return out
+}
+
+// writeEviction says in the Workload that it is being stopped, before its
+// owner is suspended.
+func (j *Jobs) writeEviction(ctx context.Context, uid types.UID, why eviction) error {
+	deactivated := false
+	err := j.change(ctx, uid, func(wl *kueue.Workload) {
+		if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
+			return
+		}
+		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue, why.reason, why.message)
+		if why.backOff {
+			deactivated = j.backOff(wl)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("writing the eviction: %w", err)
+	}
+	metrics.Evictions.WithLabelValues(why.reason).Inc()
+	if !deactivated {
+		return nil
+	}
+	wl := j.ledger.workloadOf(uid).DeepCopy()
+	wl.Spec.Active = new(false)
+	if err := j.client.Update(ctx, wl); err != nil {
+		return fmt.Errorf("deactivating Workload %s: %w", klog.KObj(wl), err)
+	}
+	j.ledger.observe(uid, wl)
+	return nil
+}
+
+// backOff counts a failed start and sets the time of the next, doubled each
+// time. It reports whether the limit of starts is passed.
+func (j *Jobs) backOff(wl *kueue.Workload) bool {
+	count := int32(1)
+	if r := wl.Status.RequeueState; r != nil && r.Count != nil {
+		count = *r.Count + 1
+	}
+	if j.timing.BackoffLimit != nil && count > *j.timing.BackoffLimit {
+		return true
+	}
+	wait := j.timing.BackoffBase
+	for i := int32(1); i < count && wait < j.timing.BackoffMax; i++ {
+		wait *= 2
+	}
+	at := metav1.NewTime(j.clock.Now().Add(min(wait, j.timing.BackoffMax)).Truncate(time.Second))
+	wl.Status.RequeueState = &kueue.RequeueState{Count: &count, RequeueAt: &at}
+	return false
+}
+
+// writeRequeue makes the Workload of a job that has left its nodes pending.
+func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
+	err := j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) {
+		if wl.Status.Admission == nil && !isAdmitted(wl) {
+			return
+		}
+		wl.Status.Admission = nil
+		j.condition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", "The job was stopped and waits again")
+		j.condition(wl, kueue.WorkloadAdmitted, metav1.ConditionFalse, "NoReservation", "The workload has no reservation")
+	})
+	if err != nil {
+		return fmt.Errorf("writing the requeue: %w", err)
+	}
+	return nil
+}
+
+// writeFinish says in the Workload that its job has ended.
+func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
+	if job.Finish == nil {
+		return nil
+	}
+	wl := &kueue.Workload{}
+	key := client.ObjectKey{Namespace: job.Owner.Namespace, Name: workload.WorkloadName(job.Owner)}
+	if err := j.client.Get(ctx, key, wl); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if isFinished(wl) {
+		return nil
+	}
+	why := kueue.WorkloadFinishedReasonFailed
+	if job.Finish.Succeeded {
+		why = kueue.WorkloadFinishedReasonSucceeded
+	}
+	j.condition(wl, kueue.WorkloadFinished, metav1.ConditionTrue, why, job.Finish.Message)
+	if err := j.client.Status().Update(ctx, wl); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("finishing Workload %s: %w", key, err)
+	}
+	return nil
+}
+
+// change writes a change of a Workload's status, on the newest object.
+func (j *Jobs) change(ctx context.Context, uid types.UID, edit func(*kueue.Workload)) error {
+	wl := j.ledger.workloadOf(uid)
+	for range 5 {
+		if wl == nil {
+			return nil
+		}
+		changed := wl.DeepCopy()
+		edit(changed)
+		err := j.client.Status().Update(ctx, changed)
+		switch {
+		case err == nil:
+			j.ledger.observe(uid, changed)
+			return nil
+		case apierrors.IsNotFound(err):
+			return nil
+		case !apierrors.IsConflict(err):
+			return fmt.Errorf("updating Workload %s: %w", klog.KObj(wl), err)
+		}
+		wl = wl.DeepCopy()
+		if err := j.client.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	return errors.New("the Workload keeps changing")
+}
+
+func (j *Jobs) condition(wl *kueue.Workload, kind string, status metav1.ConditionStatus, why, message string) {
+	apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: why, Message: clip(message), ObservedGeneration: wl.Generation,
+		LastTransitionTime: metav1.NewTime(j.clock.Now()),
+	})
+}
+
+// clip keeps a message within what a condition may hold.
+func clip(s string) string {
+	const most = 32 * 1024
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}
+
+func isAdmitted(wl *kueue.Workload) bool {
+	return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)
+}
+
+func isFinished(wl *kueue.Workload) bool {
+	return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
+}

@@ -1,0 +1,112 @@
+package scheduling
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// PluginName is the name under which the gang plugin waits and allows.
+const PluginName = "Coscheduling"
+
+// settle is a question: how did the pod that filled a slot of owner end?
+type settle struct {
+	owner types.UID
+	pod   types.NamespacedName
+	uid   types.UID
+}
+
+// asyncEffects carries out the Ledger's wishes on goroutines of its own, so
+// that the Ledger never calls into the scheduling queue.
+type asyncEffects struct {
+	mu    sync.Mutex
+	ready chan struct{}
+	wake  map[types.UID]*corev1.Pod
+	back  map[types.UID]string
+	gone  map[types.UID]*corev1.Pod
+
+	admit   func()
+	reports chan struct{}
+	jobs    workqueue.TypedRateLimitingInterface[JobKey]
+	settles workqueue.TypedRateLimitingInterface[settle]
+}
+
+func newEffects() *asyncEffects {
+	return &asyncEffects{
+		ready: make(chan struct{}, 1), reports: make(chan struct{}, 1),
+		wake: map[types.UID]*corev1.Pod{}, back: map[types.UID]string{}, gone: map[types.UID]*corev1.Pod{},
+		admit:   func() {},
+		jobs:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[JobKey](20*time.Millisecond, 30*time.Second)),
+		settles: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[settle](20*time.Millisecond, 30*time.Second)),
+	}
+}
+
+func (a *asyncEffects) Activate(pods []*corev1.Pod) {
+	a.mu.Lock()
+	for _, p := range pods {
+		a.wake[p.UID] = p
+	}
+	a.mu.Unlock()
+	signal(a.ready)
+}
+
+func (a *asyncEffects) Return(pods []types.UID, message string) {
+	a.mu.Lock()
+	for _, uid := range pods {
+		a.back[uid] = message
+	}
+	a.mu.Unlock()
+	signal(a.ready)
+}
+
+func (a *asyncEffects) Admit()          { a.admit() }
+func (a *asyncEffects) Report()         { signal(a.reports) }
+func (a *asyncEffects) Sync(key JobKey) { a.jobs.Add(key) }
+
+func (a *asyncEffects) Settle(owner types.UID, pod *corev1.Pod) {
+	a.mu.Lock()
+	a.gone[pod.UID] = pod
+	a.mu.Unlock()
+	a.settles.Add(settle{owner: owner, pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, uid: pod.UID})
+}
+
+// run hands pods to the scheduler until ctx is done.
+func (a *asyncEffects) run(ctx context.Context, handle fwk.Handle) {
+	logger := klog.FromContext(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.ready:
+		}
+		a.mu.Lock()
+		wake, back := a.wake, a.back
+		a.wake, a.back = map[types.UID]*corev1.Pod{}, map[types.UID]string{}
+		a.mu.Unlock()
+		for uid, message := range back {
+			if w := handle.GetWaitingPod(uid); w != nil {
+				w.Reject(PluginName, message)
+			}
+		}
+		if len(wake) > 0 {
+			pods := make(map[string]*corev1.Pod, len(wake))
+			for _, p := range wake {
+				pods[p.Namespace+"/"+p.Name] = p
+			}
+			handle.Activate(logger, pods)
+		}
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,234 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// entry is what the Ledger knows of one job. The Ledger's lock guards it.
+type entry struct {
+	job      *workload.Job
+	workload *kueue.Workload
+	priority int32
+	state    State
+	// why is the current reason of a pending job; nil before the first try.
+	why *reason.Reason
+	// blocked is a reason that the job itself gives (it cannot be read, it is
+	// deactivated); quota and nodes are not asked while it is set.
+	blocked *reason.Reason
+	// requeueAt is when a job that failed to start may be tried again.
+	requeueAt time.Time
+	// version counts the changes of the job; a plan made for an older version
+	// is not committed.
+	version int
+	// tried is the epoch of the Ledger at the last try to admit.
+	tried int64
+
+	assignment *quota.Assignment
+	sets       []*setSlots
+	// lateSince is since when a pod that should be on its node is not; zero
+	// while there is none.
+	lateSince time.Time
+
+	eviction *eviction
+	// stopSent: the owner was suspended by us since the job began to leave.
+	stopSent bool
+	// ended: the owner has finished or is deleted.
+	ended bool
+}
+
+// eviction is why and how a job is being stopped.
+type eviction struct {
+	// reason is one of Kueue's Evicted reasons.
+	reason  string
+	message string
+	// backOff: the job waits before it is tried again, longer each time.
+	backOff bool
+	// written: the Workload carries the condition.
+	written bool
+}
+
+func (e *entry) String() string {
+	return fmt.Sprintf("%s %s (%s)", e.job.Owner.Kind, e.job.Owner.NamespacedName, e.state)
+}
+
+// move changes the state by the table and reports whether the event was legal.
+func (e *entry) move(ev event) bool {
+	to, ok := e.state.next(ev)
+	if !ok {
+		return false
+	}
+	e.state = to
+	e.version++
+	return true
+}
+
+// holdsCapacity says that the job is charged and has slots.
+func (e *entry) holdsCapacity() bool {
+	return e.state == Admitting || e.state == Admitted || e.state == Leaving
+}
+
+// letsIn says that pods of the job may pass the gate.
+func (e *entry) letsIn() bool { return e.state == Admitted }
+
+// occupied says that a pod of the job is on a node or on its way to one.
+func (e *entry) occupied() bool {
+	for _, set := range e.sets {
+		if slices.ContainsFunc(set.slots, (*slot).occupied) {
+			return true
+		}
+	}
+	return false
+}
+
+// late says that a pod which should be on its node is not. The first phase's
+// pods are due from admission on; a later phase's are due once one of them
+// exists, since they may wait for hours for the phase before.
+func (e *entry) late() bool {
+	due := map[int]bool{0: true}
+	for _, set := range e.sets {
+		if slices.ContainsFunc(set.slots, func(s *slot) bool { return s.pod != nil }) {
+			due[set.set.Phase] = true
+		}
+	}
+	for _, set := range e.sets {
+		missing := func(s *slot) bool { return !s.bound && !s.done }
+		if due[set.set.Phase] && slices.ContainsFunc(set.slots, missing) {
+			return true
+		}
+	}
+	return false
+}
+
+// group is the pod sets that start together with the named one: those of the
+// same phase, whose pods do not depend on each other being bound.
+func (e *entry) group(phase int) []*setSlots {
+	var out []*setSlots
+	for _, s := range e.sets {
+		if s.set.Phase == phase {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// groupReady says that all pods of the start group exist and have nodes.
+func (e *entry) groupReady(phase int) bool {
+	for _, s := range e.group(phase) {
+		if !s.ready() {
+			return false
+		}
+	}
+	return true
+}
+
+// waiting are the pods of the start group that are not yet bound.
+func (e *entry) waiting(phase int) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, set := range e.group(phase) {
+		for _, s := range set.slots {
+			if s.pod != nil && !s.bound {
+				out = append(out, s.pod)
+			}
+		}
+	}
+	return out
+}
+
+func (e *entry) set(name string) *setSlots {
+	for _, s := range e.sets {
+		if s.set.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// slotOf returns the slot that pod fills or would fill, and its pod set.
+func (e *entry) slotOf(w workload.Slot, uid types.UID) (*setSlots, *slot) {
+	set := e.set(w.PodSet)
+	if set == nil {
+		return nil, nil
+	}
+	return set, set.find(w, uid)
+}
+
+// newer keeps wl if it is not older than what the entry has, so that an event
+// older than our own last write never rolls it back.
+func (e *entry) newer(wl *kueue.Workload) bool {
+	if wl == nil {
+		return false
+	}
+	if e.workload == nil || e.workload.UID != wl.UID {
+		return true
+	}
+	cmp, err := resourceversion.CompareResourceVersion(wl.ResourceVersion, e.workload.ResourceVersion)
+	return err == nil && cmp >= 0
+}
+
+// before is the queue order: priority, then creation, then UID.
+func (e *entry) before(o *entry) int {
+	switch {
+	case e.priority != o.priority:
+		return int(min(max(int64(o.priority)-int64(e.priority), -1), 1))
+	case !e.job.Created.Equal(o.job.Created):
+		return e.job.Created.Compare(o.job.Created)
+	case e.job.Owner.UID < o.job.Owner.UID:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// request is what the job asks of the quota tree.
+func (e *entry) request(namespaceLabels map[string]string) quota.Request {
+	r := quota.Request{
+		Queue:           types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue},
+		NamespaceLabels: namespaceLabels,
+	}
+	for i := range e.job.PodSets {
+		ps := &e.job.PodSets[i]
+		r.PodSets = append(r.PodSets, quota.PodSet{
+			Name:     ps.Name,
+			Count:    ps.Count,
+			PerPod:   quota.RequestsOf(workload.Requests(&ps.Template)),
+			Template: &ps.Template.Spec,
+		})
+	}
+	return r
+}
+
+// gpus is the number of GPUs that the whole job asks for.
+func (e *entry) gpus() int64 {
+	var n int64
+	for i := range e.job.PodSets {
+		ps := &e.job.PodSets[i]
+		n += int64(ps.Count) * workload.GPUs(workload.Requests(&ps.Template))
+	}
+	return n
+}
+
+// nodes are the nodes of the slots, each once, in the order of the slots.
+func (e *entry) nodes() []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if s.node != "" && !seen[s.node] {
+				seen[s.node] = true
+				out = append(out, s.node)
+			}
+		}
+	}
+	return out
+}

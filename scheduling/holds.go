@@ -1,0 +1,144 @@
+package scheduling
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+
+	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// prototypes are the hypothetical pods of a job, one for each pod set, as its
+// controllers will make them once the owner is resumed: the template with the
+// API server's defaults and what the assigned flavors inject.
+func prototypes(e *entry, a *quota.Assignment, tree *quota.Tree) []*corev1.Pod {
+	out := make([]*corev1.Pod, len(e.job.PodSets))
+	infos := injections(e.job, a, tree)
+	for i := range e.job.PodSets {
+		out[i] = prototype(e.job, &e.job.PodSets[i], infos[i])
+	}
+	return out
+}
+
+func prototype(job *workload.Job, ps *workload.PodSet, info workload.PodSetInfo) *corev1.Pod {
+	t := ps.Template.DeepCopy()
+	pod := &corev1.Pod{Spec: t.Spec}
+	pod.Name = fmt.Sprintf("hold-%s-%s", job.Owner.Name, ps.Name)
+	pod.UID = types.UID(fmt.Sprintf("hold-%s-%s", job.Owner.UID, ps.Name))
+	pod.Namespace = job.Owner.Namespace
+	pod.Labels, pod.Annotations = t.Labels, t.Annotations
+	if len(info.NodeSelector) > 0 {
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		maps.Copy(pod.Spec.NodeSelector, info.NodeSelector)
+	}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, info.Tolerations...)
+	corev1defaults.SetObjectDefaults_Pod(pod)
+	return pod
+}
+
+// injections are what a resume puts into each pod set: the node labels and
+// tolerations of its flavors, as Kueue does.
+func injections(job *workload.Job, a *quota.Assignment, tree *quota.Tree) []workload.PodSetInfo {
+	out := make([]workload.PodSetInfo, len(job.PodSets))
+	for i := range job.PodSets {
+		out[i].Name = job.PodSets[i].Name
+		seen := map[string]bool{}
+		for _, flavor := range a.Flavors[i] {
+			if seen[flavor] {
+				continue
+			}
+			seen[flavor] = true
+			labels, tolerations, _ := tree.Flavor(flavor)
+			for k, v := range labels {
+				if out[i].NodeSelector == nil {
+					out[i].NodeSelector = map[string]string{}
+				}
+				out[i].NodeSelector[k] = v
+			}
+			out[i].Tolerations = append(out[i].Tolerations, tolerations...)
+		}
+	}
+	return out
+}
+
+// phantom is the pod that holds a slot in the scheduler's cache.
+func phantom(proto *corev1.Pod, index int, node string) *corev1.Pod {
+	p := *proto
+	p.Name = fmt.Sprintf("%s-%d", proto.Name, index)
+	p.UID = types.UID(fmt.Sprintf("%s-%d", proto.UID, index))
+	p.Spec.NodeName = node
+	return &p
+}
+
+// holdAll puts a phantom into every slot of a job that has none and no pod.
+func (l *Ledger) holdAll(e *entry, protos []*corev1.Pod) error {
+	for i, set := range e.sets {
+		for j, s := range set.slots {
+			if s.hold != nil || s.occupied() || s.done || s.node == "" {
+				continue
+			}
+			if err := l.hold(s, phantom(protos[i], j, s.node)); err != nil {
+				return fmt.Errorf("holding slot %d of pod set %s of %s: %w", j, set.set.Name, e, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) hold(s *slot, ph *corev1.Pod) error {
+	if err := l.cache.AssumePod(l.logger, ph); err != nil {
+		return err
+	}
+	s.hold = ph
+	return nil
+}
+
+// holdAgain puts the phantom of one slot back; the slot is lost if it cannot.
+func (l *Ledger) holdAgain(e *entry, set *setSlots, s *slot) {
+	if s.hold != nil || s.done || s.node == "" || e.state == Leaving {
+		return
+	}
+	for i, other := range set.slots {
+		if other != s {
+			continue
+		}
+		a := e.assignment
+		infos := injections(e.job, a, l.quota)
+		for k := range e.job.PodSets {
+			if e.job.PodSets[k].Name != set.set.Name {
+				continue
+			}
+			if err := l.hold(s, phantom(prototype(e.job, &e.job.PodSets[k], infos[k]), i, s.node)); err != nil {
+				l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
+				s.node = ""
+				l.effects.Admit()
+			}
+			return
+		}
+	}
+}
+
+func (l *Ledger) dropHold(s *slot) {
+	if s.hold == nil {
+		return
+	}
+	if err := l.cache.ForgetPod(l.logger, s.hold); err != nil {
+		l.logger.Error(err, "Forgetting a hold", "pod", klog.KObj(s.hold))
+	}
+	s.hold = nil
+}
+
+func (l *Ledger) dropHolds(e *entry) {
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			l.dropHold(s)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// Jobs keeps the Ledger and the API in step for every owner object: it reads
+// owners into the Ledger, writes their Workloads, resumes and suspends them.
+// It acts only in the process that leads.
+type Jobs struct {
+	ledger  *Ledger
+	effects *asyncEffects
+	clock   clock.WithTicker
+	// reader reads informer caches; client reads and writes the API.
+	reader   client.Reader
+	client   client.Client
+	recorder events.EventRecorder
+	kinds    map[schema.GroupKind]workload.Kind
+	timing   Timing
+
+	// writes are the owners whose admission must be written.
+	writes workqueue.TypedRateLimitingInterface[types.UID]
+}
+
+// Timing is how long things may take.
+type Timing struct {
+	// StartTimeout bounds the time from admission until every pod is bound.
+	StartTimeout time.Duration
+	// BackoffBase, doubled for each failed start up to BackoffMax, is how long
+	// a job waits that did not start.
+	BackoffBase, BackoffMax time.Duration
+	// BackoffLimit is the number of failed starts after which a job is
+	// deactivated; nil means never.
+	BackoffLimit *int32
+}
+
+// run works until ctx is done.
+func (j *Jobs) run(ctx context.Context) {
+	for range 4 {
+		go drain(ctx, j.effects.jobs, j.reconcile)
+		go drain(ctx, j.writes, j.writeAdmission)
+	}
+	go drain(ctx, j.effects.settles, j.settle)
+	go j.watchTimeouts(ctx)
+	go func() {
+		<-ctx.Done()
+		j.effects.jobs.ShutDown()
+		j.effects.settles.ShutDown()
+		j.writes.ShutDown()
+	}()
+}
+
+// drain works off a queue; a key whose work fails is tried again, later each
+// time.
+func drain[T comparable](ctx context.Context, q workqueue.TypedRateLimitingInterface[T], work func(context.Context, T) error) {
+	for {
+		key, quit := q.Get()
+		if quit {
+			return
+		}
+		err := work(ctx, key)
+		switch {
+		case err == nil:
+			q.Forget(key)
+		case ctx.Err() != nil:
+		default:
+			logger := klog.FromContext(ctx)
+			if apierrors.IsConflict(err) {
+				logger.V(4).Info("Write conflict, trying again", "key", key, "err", err.Error())
+			} else {
+				logger.Error(err, "Reconciling failed, trying again", "key", key)
+			}
+			q.AddRateLimited(key)
+		}
+		q.Done(key)
+	}
+}
+
+// reconcile brings one owner and its Workload in line with the Ledger.
+func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
+	kind := j.kinds[schema.GroupKind{Group: key.Group, Kind: key.Kind}]
+	if kind == nil {
+		return nil
+	}
+	obj := kind.New()
+	err := j.reader.Get(ctx, key.NamespacedName, obj)
+	if apierrors.IsNotFound(err) {
+		j.ledger.ownerGone(key, "")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
+	}
+	j.ledger.ownerGone(key, obj.GetUID())
+	job, managed, no, err := kind.Read(ctx, j.reader, obj)
+	if err != nil {
+		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
+	}
+	if !managed {
+		j.ledger.ownerGone(key, "")
+		return nil
+	}
+	var wl *kueue.Workload
+	if no == nil && !job.Deleting {
+		wl, no, err = j.ensureWorkload(ctx, job)
+		if err != nil {
+			return err
+		}
+	}
+	return j.act(ctx, kind, obj, job, j.ledger.read(job, wl, no))
+}
+
+// ensureWorkload makes the Workload that stands for job, and keeps its spec
+// true to the job as long as the job is not admitted.
+func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Workload, *reason.Reason, error) {
+	priority, ref, no, err := workload.Priority(ctx, j.reader, job)
+	if err != nil || no != nil {
+		return nil, no, err
+	}
+	want := workload.NewWorkload(job, priority, ref)
+	have := j.ledger.workloadOf(job.Owner.UID)
+	if have == nil {
+		have = &kueue.Workload{}
+		err := j.reader.Get(ctx, client.ObjectKeyFromObject(want), have)
+		if apierrors.IsNotFound(err) {
+			if job.Finish != nil {
+				return nil, nil, nil
+			}
+			err = j.client.Create(ctx, want)
+			if apierrors.IsAlreadyExists(err) {
+				// The cache has not seen it yet: read what is there.
+				have = &kueue.Workload{}
+				if err := j.client.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+					return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
+				}
+			} else if err != nil {
+				return nil, nil, fmt.Errorf("creating Workload %s: %w", klog.KObj(want), err)
+			} else {
+				return want, nil, nil
+			}
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
+		}
+	}
+	if isAdmitted(have) || matches(have, want, job) {
+		return have, nil, nil
+	}
+	changed := have.DeepCopy()
+	changed.Spec.PodSets, changed.Spec.QueueName = want.Spec.PodSets, want.Spec.QueueName
+	changed.Spec.Priority, changed.Spec.PriorityClassRef = want.Spec.Priority, want.Spec.PriorityClassRef
+	if err := j.client.Update(ctx, changed); err != nil {
+		return nil, nil, fmt.Errorf("updating Workload %s to its job: %w", klog.KObj(want), err)
+	}
+	return changed, nil, nil
+}
+
+// matches says that the spec of a Workload is what its job asks for.
+func matches(have, want *kueue.Workload, job *workload.Job) bool {
+	return workload.SamePodSets(have, job) && have.Spec.QueueName == want.Spec.QueueName &&
+		equality.Semantic.DeepEqual(have.Spec.Priority, want.Spec.Priority) &&
+		equality.Semantic.DeepEqual(have.Spec.PriorityClassRef, want.Spec.PriorityClassRef)
+}
+
+// act does what the Ledger wants of an owner.
+func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, job *workload.Job, want action) error {
+	logger := klog.FromContext(ctx)
+	switch want.do {
+	case doNothing:
+		return nil
+	case doSuspend:
+		logger.V(2).Info("Suspending a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "why", want.message)
+		if want.eviction != nil {
+			if err := j.writeEviction(ctx, job.Owner.UID, *want.eviction); err != nil {
+				return err
+			}
+		}
+		if err := kind.Suspend(ctx, j.client, obj); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+		}
+		if j.ledger.stopped(job.Owner.UID) {
+			j.note(job, corev1.EventTypeNormal, "Suspended", want.message)
+		}
+		return nil
+	case doResume:
+		logger.V(2).Info("Resuming a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
+		if err := kind.Resume(ctx, j.client, obj, want.infos); err != nil {
+			return fmt.Errorf("resuming %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+		}
+		return nil
+	case doRequeue:
+		return j.writeRequeue(ctx, job)
+	case doFinish:
+		return j.writeFinish(ctx, job)
+	}
+	return errors.New("unknown action")
+}
+
+// settle finds out how a pod that left its node had ended. The scheduler's
+// informer shows a pod that succeeded as deleted, so the API is asked.
+func (j *Jobs) settle(ctx context.Context, s settle) error {
+	j.effects.mu.Lock()
+	last := j.effects.gone[s.uid]
+	j.effects.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	pod := &corev1.Pod{}
+	err := j.client.Get(ctx, s.pod, pod)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading pod %s: %w", s.pod, err)
+	}
+	succeeded := err == nil && pod.UID == s.uid && pod.Status.Phase == corev1.PodSucceeded
+	j.ledger.Settled(s.owner, last, succeeded)
+	j.effects.mu.Lock()
+	delete(j.effects.gone, s.uid)
+	j.effects.mu.Unlock()
+	return nil
+}
+
+// note records an event on the job's owner.
+func (j *Jobs) note(job *workload.Job, eventType, why, message string) {
+	j.recorder.Eventf(ownerObject(job), nil, eventType, why, "Admission", "%s", message)
+}
+
+func ownerObject(job *workload.Job) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(job.Owner.GroupVersionKind)
+	m.Namespace, m.Name, m.UID = job.Owner.Namespace, job.Owner.Name, job.Owner.UID
+	return m
+}
+
+func keyOf(o workload.Owner) JobKey {
+	return JobKey{Group: o.Group, Kind: o.Kind, NamespacedName: o.NamespacedName}
+}

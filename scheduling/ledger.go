@@ -1,0 +1,280 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// Ledger is the process-wide record of charges and slots: one for all
+// profiles. Its lock may be taken under the scheduling queue's lock and may
+// take the scheduler cache's lock, never the queue's: waking a pod is handed
+// to the effects.
+type Ledger struct {
+	clock   clock.PassiveClock
+	effects Effects
+	logger  klog.Logger
+
+	mu    sync.Mutex
+	cache internalcache.Cache
+	quota *quota.Tree
+	// jobs by the UID of their owner.
+	jobs map[types.UID]*entry
+	// byName finds a job by kind and name, for owners that are gone.
+	byName map[JobKey]types.UID
+	// podOwners maps the UID in a pod's label (its JobSet's) to the job; an
+	// empty value marks an owner that Muster does not manage.
+	podOwners map[types.UID]types.UID
+	// strays are gated pods whose owner is not known yet, by that owner's UID.
+	strays map[types.UID]map[types.UID]*corev1.Pod
+	// namespaces are the labels of each namespace.
+	namespaces map[string]map[string]string
+	// epoch counts the events that may make a waiting job admissible.
+	epoch int64
+	// restored is set once the state of the API has been read at start; no
+	// job is admitted before.
+	restored bool
+	// rival is why nothing may be admitted at all; nil normally.
+	rival *reason.Reason
+}
+
+// Effects is what the Ledger asks of the world. The calls must not block and
+// must not call back into the Ledger: they are made under its lock.
+type Effects interface {
+	// Activate wakes pods that may pass the gate now.
+	Activate(pods []*corev1.Pod)
+	// Return sends pods that wait at Permit back to the queue.
+	Return(pods []types.UID, message string)
+	// Admit asks for an admission pass.
+	Admit()
+	// Sync asks for the job to be reconciled with the API.
+	Sync(key JobKey)
+	// Settle asks how the pod that has gone from its slot ended.
+	Settle(owner types.UID, pod *corev1.Pod)
+	// Report asks for the status of queues and waiting jobs to be written.
+	Report()
+}
+
+// JobKey names an owner object without its UID.
+type JobKey struct {
+	Group, Kind string
+	types.NamespacedName
+}
+
+// NewLedger returns an empty Ledger. It must be attached to the scheduler's
+// cache before anything is admitted.
+func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledger {
+	return &Ledger{
+		clock: c, effects: effects, logger: logger,
+		quota:      quota.New(),
+		jobs:       map[types.UID]*entry{},
+		byName:     map[JobKey]types.UID{},
+		podOwners:  map[types.UID]types.UID{},
+		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
+		namespaces: map[string]map[string]string{},
+	}
+}
+
+// UpdateQuota changes the quota tree under the lock and asks for a pass.
+func (l *Ledger) UpdateQuota(change func(*quota.Tree)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l.quota)
+	l.touch()
+}
+
+// SetNamespace records the labels of a namespace.
+func (l *Ledger) SetNamespace(name string, labels map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.namespaces[name] = labels
+	l.touch()
+}
+
+// Touch says that something outside (a node, a foreign pod) changed so that
+// waiting jobs may fit now.
+func (l *Ledger) Touch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.touch()
+}
+
+// SetRival stops all admissions for the reason given, or allows them (nil).
+func (l *Ledger) SetRival(why *reason.Reason) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rival = why
+	l.touch()
+}
+
+// Restored says that the jobs which the API knew as admitted are all in.
+func (l *Ledger) Restored() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.restored = true
+	l.touch()
+}
+
+func (l *Ledger) touch() {
+	l.epoch++
+	l.effects.Admit()
+	l.effects.Report()
+}
+
+// heads are the jobs that wait to be tried, in queue order across queues.
+func (l *Ledger) heads() []*entry {
+	if !l.restored || l.rival != nil {
+		return nil
+	}
+	now := l.clock.Now()
+	var out []*entry
+	for _, e := range l.jobs {
+		if e.state != Pending || e.workload == nil || e.blocked != nil || e.tried >= l.epoch || e.ended || now.Before(e.requeueAt) {
+			continue
+		}
+		out = append(out, e)
+	}
+	slices.SortFunc(out, (*entry).before)
+	return out
+}
+
+// refuse records why a head cannot start in this epoch.
+func (l *Ledger) refuse(e *entry, epoch int64, why *reason.Reason) {
+	e.tried = epoch
+	if e.why == nil || *e.why != *why {
+		e.why = why
+		l.effects.Report()
+	}
+}
+
+// charge commits a plan: quota, slots and holds, in one step. version guards
+// against a job that changed while it was planned.
+func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan placement.Assignment, pods []*corev1.Pod) error {
+	if e.version != version || e.state != Pending {
+		return fmt.Errorf("%s changed while it was planned", e)
+	}
+	a, no := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace]))
+	if no != nil || !sameFlavors(a, want) {
+		return fmt.Errorf("quota changed while %s was planned", e)
+	}
+	e.assignment = a
+	e.sets = nil
+	for i, ps := range e.job.PodSets {
+		set := &setSlots{set: ps}
+		for _, node := range plan[i] {
+			set.slots = append(set.slots, &slot{node: node})
+		}
+		e.sets = append(e.sets, set)
+	}
+	if err := l.holdAll(e, pods); err != nil {
+		l.dropHolds(e)
+		e.sets, e.assignment = nil, nil
+		return err
+	}
+	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage)
+	e.move(evPlanned)
+	e.lateSince, e.why, e.eviction, e.stopSent = time.Time{}, nil, nil, false
+	l.effects.Report()
+	return nil
+}
+
+func sameFlavors(a, b *quota.Assignment) bool {
+	if a.ClusterQueue != b.ClusterQueue || len(a.Flavors) != len(b.Flavors) {
+		return false
+	}
+	for i := range a.Flavors {
+		if len(a.Flavors[i]) != len(b.Flavors[i]) {
+			return false
+		}
+		for r, f := range a.Flavors[i] {
+			if b.Flavors[i][r] != f {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// evict begins to stop a job that is charged. It is a no-op for a job that is
+// leaving already.
+func (l *Ledger) evict(e *entry, why eviction) {
+	if e.state == Leaving || !e.move(evEvict) {
+		return
+	}
+	e.eviction = &why
+	l.leave(e, why.message)
+}
+
+// end begins to release a job whose owner has finished or is deleted.
+func (l *Ledger) end(e *entry) {
+	e.ended = true
+	if e.move(evEnd) && e.state == Leaving {
+		l.leave(e, "the job has ended")
+	}
+	l.effects.Report()
+}
+
+// leave gives up the holds of slots without a pod; slots with a pod on a node
+// stay until it is gone.
+func (l *Ledger) leave(e *entry, message string) {
+	l.dropHolds(e)
+	var back []types.UID
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if s.reserved && !s.bound {
+				back = append(back, s.pod.UID)
+			}
+		}
+	}
+	if len(back) > 0 {
+		l.effects.Return(back, message)
+	}
+	l.effects.Sync(keyOf(e.job.Owner))
+	l.touch()
+}
+
+// release ends the charge of a job that has left. still says that its owner
+// makes no more pods.
+func (l *Ledger) release(e *entry, still bool) bool {
+	if e.state != Leaving || e.occupied() || !(still || e.ended) {
+		return false
+	}
+	ev := evReleased
+	if e.ended {
+		ev = evReleasedEnded
+	}
+	if !e.move(ev) {
+		return false
+	}
+	l.dropHolds(e)
+	l.quota.Release(e.job.Owner.UID)
+	e.sets, e.assignment, e.lateSince = nil, nil, time.Time{}
+	l.touch()
+	return true
+}
+
+// forget removes a job that is gone from every index.
+func (l *Ledger) forget(e *entry) {
+	uid := e.job.Owner.UID
+	delete(l.jobs, uid)
+	if key := keyOf(e.job.Owner); l.byName[key] == uid {
+		delete(l.byName, key)
+	}
+	for owner, job := range l.podOwners {
+		if job == uid {
+			delete(l.podOwners, owner)
+		}
+	}
+	l.effects.Report()
+}

@@ -1,0 +1,80 @@
+package scheduling
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/klog/v2"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+)
+
+// watchedCache tells the Ledger what the scheduler's cache is told, in the
+// order that matters: of pods that leave their nodes before the cache frees
+// the room, so that there is no instant in which a slot looks free; and of
+// room that has come only once the cache shows it, since a pass that looked
+// too early would not look again.
+type watchedCache struct {
+	internalcache.Cache
+	ledger *Ledger
+}
+
+// Attach gives the Ledger the scheduler's cache and returns the cache that
+// the scheduler must use from then on.
+func (l *Ledger) Attach(c internalcache.Cache) internalcache.Cache {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cache = c
+	return watchedCache{Cache: c, ledger: l}
+}
+
+// RemovePod puts a slot's phantom in before its pod is out.
+func (c watchedCache) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
+	c.ledger.vanished(pod)
+	err := c.Cache.RemovePod(logger, pod)
+	c.ledger.Touch()
+	return err
+}
+
+// RemoveAssumedPod does the same for a pod that was never seen bound.
+func (c watchedCache) RemoveAssumedPod(logger klog.Logger, pod *corev1.Pod) error {
+	c.ledger.vanished(pod)
+	err := c.Cache.RemoveAssumedPod(logger, pod)
+	c.ledger.Touch()
+	return err
+}
+
+// ForgetPod is how room comes back that a pod of no gang was about to take.
+func (c watchedCache) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
+	err := c.Cache.ForgetPod(logger, pod)
+	c.ledger.Touch()
+	return err
+}
+
+// AddNode has waiting jobs tried on the new node.
+func (c watchedCache) AddNode(logger klog.Logger, node *corev1.Node) {
+	c.Cache.AddNode(logger, node)
+	c.ledger.Touch()
+}
+
+// UpdateNode has waiting jobs tried where the node may take other pods now.
+func (c watchedCache) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
+	c.Cache.UpdateNode(logger, old, node)
+	if takesDifferentPods(old, node) {
+		c.ledger.Touch()
+	}
+}
+
+// RemoveNode gives up the slots on the node.
+func (c watchedCache) RemoveNode(logger klog.Logger, node *corev1.Node) error {
+	err := c.Cache.RemoveNode(logger, node)
+	c.ledger.NodeGone(node.Name)
+	return err
+}
+
+// takesDifferentPods says that a change of a node can change which pods it
+// takes; heartbeats do not.
+func takesDifferentPods(a, b *corev1.Node) bool {
+	return a.Spec.Unschedulable != b.Spec.Unschedulable ||
+		!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) ||
+		!equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
+		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+}

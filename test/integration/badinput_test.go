@@ -1,0 +1,100 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/internal/testcluster"
+)
+
+func gpus(n int64) corev1.ResourceList {
+	return corev1.ResourceList{testcluster.GPU: *resource.NewQuantity(n, resource.DecimalSI)}
+}
+
+func init() {
+	scenarios = append(scenarios,
+		scenario{name: "a queue that does not exist is named, and the job starts when it comes", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			js := e.job("lost", "nowhere", 1, 1)
+			e.Create(t, js)
+			e.pending(t, js, "QueueNotFound", "LocalQueue "+e.namespace+"/nowhere does not exist")
+			e.event(t, js, "Pending", "does not exist")
+			e.Queue(t, e.namespace, "nowhere", 8)
+			e.runs(t, js, 1)
+		}},
+		scenario{name: "a resource that the ClusterQueue does not cover is named", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			js := e.job("odd", "team", 1, 1)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources.Limits["example.com/fpga"] = resource.MustParse("1")
+			e.Create(t, js)
+			e.pending(t, js, "NoMatchingFlavor", "example.com/fpga")
+		}},
+		scenario{name: "a gang larger than the cluster says so, holds nothing, and lets others run", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 1000)
+			huge, small := e.job("huge", "team", 100, 8), e.job("small", "team", 1, 1)
+			e.Create(t, huge)
+			e.pending(t, huge, "ExceedsCluster", "")
+			e.Create(t, small)
+			e.runs(t, small, 1)
+			e.usage(t, "team", 1, 1, 1)
+		}},
+		scenario{name: "a job without pods is refused with its count", run: func(t *testing.T, e *env) {
+			e.Queue(t, e.namespace, "team", 8)
+			js := e.job("empty", "team", 0, 1)
+			e.Create(t, js)
+			e.event(t, js, "Pending", "pending: ")
+		}},
+		scenario{name: "a job for another scheduler is refused with its name", run: func(t *testing.T, e *env) {
+			e.Queue(t, e.namespace, "team", 8)
+			js := e.job("foreign", "team", 1, 1)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulerName = "volcano"
+			e.Create(t, js)
+			e.event(t, js, "Pending", "volcano")
+		}},
+		scenario{name: "a job deleted while it is pending, held or running leaves nothing behind", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			held := e.job("held", "team", 2, 4)
+			e.jobs.Withhold("held-node-0-1", true)
+			e.Create(t, held)
+			e.usage(t, "team", 8, 1, 0)
+			pending := e.job("pending", "team", 2, 4)
+			e.Create(t, pending)
+			e.pending(t, pending, "WaitingForQuota", "")
+			e.remove(t, pending)
+			e.usage(t, "team", 8, 1, 0)
+			e.remove(t, held)
+			e.usage(t, "team", 0, 0, 0)
+			running := e.job("running", "team", 2, 4)
+			e.Create(t, running)
+			e.runs(t, running, 2)
+			e.remove(t, running)
+			e.usage(t, "team", 0, 0, 0)
+			last := e.job("last", "team", 2, 4)
+			e.Create(t, last)
+			e.runs(t, last, 2)
+		}},
+	)
+}
+
+// remove deletes a JobSet and waits until it is gone.
+func (e *env) remove(t *testing.T, js client.Object) {
+	t.Helper()
+	if err := e.Client.Delete(t.Context(), js); err != nil {
+		t.Fatal(err)
+	}
+	testcluster.Eventually(t, js.GetName()+" to be gone", func(ctx context.Context) error {
+		err := e.Client.Get(ctx, client.ObjectKeyFromObject(js), js)
+		if err == nil {
+			err = fmt.Errorf("it is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+}

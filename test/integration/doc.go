@@ -1,0 +1,4 @@
+// Package integration tests the scheduler in the test's own process against a
+// real API server: what users see in the API when jobs are created, started,
+// broken and deleted.
+package integration
