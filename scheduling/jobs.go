@@ -61,6 +61,7 @@ func (j *Jobs) run(ctx context.Context) {
 	}
 	go drain(ctx, j.effects.settles, j.settle)
 	go j.watchTimeouts(ctx)
+	go j.watchRival(ctx)
 	go func() {
 		<-ctx.Done()
 		j.effects.jobs.ShutDown()

@@ -114,6 +114,9 @@ func (l *Ledger) Touch() {
 func (l *Ledger) SetRival(why *reason.Reason) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if (why == nil) == (l.rival == nil) {
+		return
+	}
 	l.rival = why
 	l.touch()
 }

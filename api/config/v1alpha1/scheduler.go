@@ -78,15 +78,13 @@ type Admission struct {
 	// PassBudget is how long one admission pass may keep the scheduling
 	// goroutine before a pod is let through.
 	PassBudget metav1.Duration `json:"passBudget"`
-	// StartTimeout is how long an admitted job may take to create its pods.
+	// StartTimeout is how long a pod that should be on its node may be missing
+	// there before the whole job is released.
 	StartTimeout metav1.Duration `json:"startTimeout"`
 	// BarrierTimeout is how long the first pods of a start group wait for the
 	// others before they bind.
 	BarrierTimeout metav1.Duration `json:"barrierTimeout"`
-	// ReadyTimeout is how long an admitted job may take until all its pods are
-	// ready.
-	ReadyTimeout metav1.Duration `json:"readyTimeout"`
-	Requeue      Requeue         `json:"requeue"`
+	Requeue        Requeue         `json:"requeue"`
 }
 
 // Requeue is what happens to a job whose start failed: the wait doubles from
@@ -121,7 +119,6 @@ func DefaultScheduler() *SchedulerConfiguration {
 			PassBudget:     duration(20 * time.Millisecond),
 			StartTimeout:   duration(5 * time.Minute),
 			BarrierTimeout: duration(10 * time.Second),
-			ReadyTimeout:   duration(30 * time.Minute),
 			Requeue: Requeue{
 				BackoffBase: duration(time.Minute),
 				BackoffMax:  duration(time.Hour),

@@ -85,7 +85,6 @@ func (a *Admission) validate(at *field.Path) field.ErrorList {
 	errs := within(at.Child("passBudget"), a.PassBudget, maxPassBudget)
 	errs = append(errs, positive(at.Child("startTimeout"), a.StartTimeout)...)
 	errs = append(errs, within(at.Child("barrierTimeout"), a.BarrierTimeout, maxBarrier)...)
-	errs = append(errs, positive(at.Child("readyTimeout"), a.ReadyTimeout)...)
 	requeue := at.Child("requeue")
 	errs = append(errs, positive(requeue.Child("backoffBase"), a.Requeue.BackoffBase)...)
 	if a.Requeue.BackoffMax.Duration < a.Requeue.BackoffBase.Duration {

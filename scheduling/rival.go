@@ -1,0 +1,54 @@
+package scheduling
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// kueueLease is the Lease that Kueue's manager renews while it leads, in the
+// namespace and under the name of its shipped configuration.
+var kueueLease = client.ObjectKey{Namespace: "kueue-system", Name: "c1f6bfd2.kueue.x-k8s.io"}
+
+// rivalEvery is how often the Lease is looked at.
+const rivalEvery = 10 * time.Second
+
+// watchRival stops admissions while a Kueue manager is alive: two programs
+// that charge the same quota would each overrule the other.
+func (j *Jobs) watchRival(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	for {
+		why, err := j.rival(ctx)
+		if err != nil {
+			logger.Error(err, "Looking for a live Kueue manager")
+		} else {
+			j.ledger.SetRival(why)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-j.clock.After(rivalEvery):
+		}
+	}
+}
+
+// rival is why nothing may be admitted now, nil where no Kueue manager lives.
+func (j *Jobs) rival(ctx context.Context) (*reason.Reason, error) {
+	lease := &coordinationv1.Lease{}
+	if err := j.client.Get(ctx, kueueLease, lease); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	s := lease.Spec
+	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+		return nil, nil
+	}
+	if j.clock.Since(s.RenewTime.Time) > time.Duration(*s.LeaseDurationSeconds)*time.Second {
+		return nil, nil
+	}
+	return reason.New(reason.AnotherScheduler, "a Kueue manager (%s) decides quota in this cluster; stop it, or Muster", *s.HolderIdentity), nil
+}
