@@ -37,9 +37,12 @@ func command() *cobra.Command {
 				return err
 			}
 			ctrllog.SetLogger(klog.Background())
-			config, err := configv1alpha1.LoadScheduler(configFile)
-			if err != nil {
-				return err
+			config := configv1alpha1.DefaultScheduler()
+			if configFile != "" {
+				var err error
+				if config, err = configv1alpha1.LoadScheduler(configFile); err != nil {
+					return err
+				}
 			}
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -55,6 +58,9 @@ func command() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "path of a SchedulerConfiguration file (default: every field at its default)")
+	// The kube-scheduler's library brings a --version of its own, which would
+	// print the version of Kubernetes.
+	cmd.Flags().Bool("version", false, "print the version and exit")
 	logsapi.AddFlags(logging, cmd.Flags())
 	return cmd
 }

@@ -1,0 +1,349 @@
+package queueing
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4" // what the API server applies patches with
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
+)
+
+const scheduler = "muster"
+
+// The templates of the shipped DeepSpeed runtime: two replicated jobs.
+const mpiJobs = `"replicatedJobs":[
+	{"name":"launcher","template":{"spec":{"template":{"spec":{"containers":[{"name":"node"}]}}}}},
+	{"name":"node","replicas":1,"template":{"spec":{"parallelism":4,"template":{"spec":{"containers":[{"name":"node"}]}}}}}]`
+
+const ownedByTrainJob = `"ownerReferences":[
+	{"apiVersion":"v1","kind":"ConfigMap","name":"snapshot","uid":"u0"},
+	{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","name":"llm","uid":"u1","controller":true}]`
+
+const queued = `"labels":{"kueue.x-k8s.io/queue-name":"team-nlp"}`
+
+func TestDecide(t *testing.T) {
+	suspend := `{"op":"add","path":"/spec/suspend","value":true}`
+	stamp := func(i int) string {
+		return fmt.Sprintf(`{"op":"add","path":"/spec/replicatedJobs/%d/template/spec/template/spec/schedulerName","value":"muster"}`, i)
+	}
+	tests := map[string]struct {
+		kind        schema.GroupKind
+		object      string
+		ownerQueued bool
+		want        []string
+	}{
+		"a TrainJob with a queue is suspended": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"runtimeRef":{"name":"torch"}}}`,
+			want: []string{suspend},
+		},
+		"a TrainJob that says suspend: false is suspended": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"suspend":false}}`,
+			want: []string{suspend},
+		},
+		"a TrainJob that says suspend: null is suspended": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"suspend":null}}`,
+			want: []string{suspend},
+		},
+		"a suspended TrainJob is left": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"suspend":true}}`,
+		},
+		"a TrainJob made by server-side apply is suspended": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `,"managedFields":[{"manager":"ci","operation":"Apply","fieldsV1":{"f:spec":{"f:suspend":{}}}}]},"spec":{"suspend":false}}`,
+			want: []string{suspend},
+		},
+		"a TrainJob without a queue is left": {
+			kind: TrainJob, object: `{"metadata":{"labels":{"app":"x"}},"spec":{}}`,
+		},
+		"a TrainJob without labels is left": {
+			kind: TrainJob, object: `{"metadata":{},"spec":{}}`,
+		},
+		"an empty queue name is no queue": {
+			kind: TrainJob, object: `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}}`,
+		},
+		"a TrainJob that the Trainer manages by name is suspended": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"managedBy":"trainer.kubeflow.org/trainjob-controller"}}`,
+			want: []string{suspend},
+		},
+		"a TrainJob that another controller manages is left": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"managedBy":"kueue.x-k8s.io/multikueue"}}`,
+		},
+		"a TrainJob without a spec is left": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `}}`,
+		},
+		"replicated jobs mean nothing in a TrainJob": {
+			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,` + mpiJobs + `}}`,
+		},
+		"a JobSet with a queue is suspended and both its templates are stamped": {
+			kind: JobSet, object: `{"metadata":{` + queued + `},"spec":{` + mpiJobs + `}}`,
+			want: []string{suspend, stamp(0), stamp(1)},
+		},
+		"a JobSet of a queued TrainJob is stamped and not suspended": {
+			kind: JobSet, object: `{"metadata":{` + ownedByTrainJob + `},"spec":{` + mpiJobs + `}}`, ownerQueued: true,
+			want: []string{stamp(0), stamp(1)},
+		},
+		"a JobSet with a queue that a TrainJob controls is stamped and not suspended": {
+			kind: JobSet, object: `{"metadata":{` + queued + `,` + ownedByTrainJob + `},"spec":{` + mpiJobs + `}}`,
+			want: []string{stamp(0), stamp(1)},
+		},
+		"a JobSet of a TrainJob without a queue is left": {
+			kind: JobSet, object: `{"metadata":{` + ownedByTrainJob + `},"spec":{` + mpiJobs + `}}`,
+		},
+		"an explicit scheduler is kept and an empty one is filled": {
+			kind: JobSet, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,"replicatedJobs":[
+				{"template":{"spec":{"template":{"spec":{"schedulerName":"volcano"}}}}},
+				{"template":{"spec":{"template":{"spec":{"schedulerName":""}}}}},
+				{"template":{"spec":{"template":{"spec":{"schedulerName":null}}}}},
+				{"template":{"spec":{"template":{"spec":{"schedulerName":"muster"}}}}}]}}`,
+			want: []string{stamp(1), stamp(2)},
+		},
+		"templates with parts missing are passed over": {
+			kind: JobSet, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,"replicatedJobs":[
+				null, {}, {"template":null}, {"template":{}}, {"template":{"spec":{}}}, {"template":{"spec":{"template":{}}}},
+				{"template":{"spec":{"template":{"spec":{}}}}}]}}`,
+			want: []string{stamp(6)},
+		},
+		"a JobSet that another controller manages is left": {
+			kind: JobSet, object: `{"metadata":{` + queued + `},"spec":{"managedBy":"kueue.x-k8s.io/multikueue",` + mpiJobs + `}}`,
+		},
+		"a JobSet that its own controller manages by name is queued": {
+			kind: JobSet, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,"managedBy":"jobset.sigs.k8s.io/jobset-controller",` + mpiJobs + `}}`,
+			want: []string{stamp(0), stamp(1)},
+		},
+		"a JobSet that some other kind controls is a job of its own": {
+			kind: JobSet, object: `{"metadata":{` + queued + `,"ownerReferences":[{"apiVersion":"example.com/v1","kind":"TrainJob","name":"x","uid":"u","controller":true}]},"spec":{}}`,
+			want: []string{suspend},
+		},
+		"a JobSet that a TrainJob owns without controlling it is a job of its own": {
+			kind: JobSet, object: `{"metadata":{` + queued + `,"ownerReferences":[{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","name":"x","uid":"u"}]},"spec":{}}`,
+			want: []string{suspend},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			object, err := Parse(tc.kind, []byte(tc.object))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, op := range Decide(object, tc.ownerQueued, scheduler) {
+				got = append(got, op.Json())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNeedsOwnerOnlyWhereTheOwnerDecides(t *testing.T) {
+	tests := map[string]struct {
+		kind   schema.GroupKind
+		object string
+		want   bool
+	}{
+		"a JobSet of a TrainJob":                              {JobSet, `{"metadata":{` + ownedByTrainJob + `},"spec":{` + mpiJobs + `}}`, true},
+		"a JobSet without an owner":                           {JobSet, `{"metadata":{},"spec":{` + mpiJobs + `}}`, false},
+		"a JobSet with a queue of its own":                    {JobSet, `{"metadata":{` + queued + `,` + ownedByTrainJob + `},"spec":{` + mpiJobs + `}}`, false},
+		"a JobSet whose templates all name a scheduler":       {JobSet, `{"metadata":{` + ownedByTrainJob + `},"spec":{"replicatedJobs":[{"template":{"spec":{"template":{"spec":{"schedulerName":"x"}}}}}]}}`, false},
+		"a JobSet that another controller manages":            {JobSet, `{"metadata":{` + ownedByTrainJob + `},"spec":{"managedBy":"example.com/x",` + mpiJobs + `}}`, false},
+		"a TrainJob that, oddly, another TrainJob controls":   {TrainJob, `{"metadata":{` + ownedByTrainJob + `},"spec":{}}`, false},
+		"a JobSet whose owner is named without an API group":  {JobSet, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"TrainJob","name":"x","uid":"u","controller":true}]},"spec":{` + mpiJobs + `}}`, false},
+		"a JobSet without a spec, whatever its owner may say": {JobSet, `{"metadata":{` + ownedByTrainJob + `}}`, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			object, err := Parse(tc.kind, []byte(tc.object))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := NeedsOwner(object); got != tc.want {
+				t.Errorf("NeedsOwner = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestParseFailsOnWhatItCannotRead(t *testing.T) {
+	tests := map[string]struct {
+		kind   schema.GroupKind
+		object string
+	}{
+		"no document":                       {TrainJob, ``},
+		"half a document":                   {TrainJob, `{"metadata":{`},
+		"a list":                            {JobSet, `[]`},
+		"labels that are a list":            {TrainJob, `{"metadata":{"labels":["a"]}}`},
+		"suspend that is a string":          {TrainJob, `{"metadata":{` + queued + `},"spec":{"suspend":"no"}}`},
+		"a spec that is a string":           {JobSet, `{"metadata":{` + queued + `},"spec":"x"}`},
+		"replicated jobs that are a map":    {JobSet, `{"metadata":{` + queued + `},"spec":{"replicatedJobs":{}}}`},
+		"a scheduler that is a number":      {JobSet, `{"metadata":{` + queued + `},"spec":{"replicatedJobs":[{"template":{"spec":{"template":{"spec":{"schedulerName":1}}}}}]}}`},
+		"a kind that is not queued here":    {schema.GroupKind{Group: "batch", Kind: "Job"}, `{}`},
+		"a TrainJob of another API's group": {schema.GroupKind{Group: "example.com", Kind: "TrainJob"}, `{}`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Parse(tc.kind, []byte(tc.object)); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+func TestFieldsOfAnotherCaseAreNotTakenForTheRealOnes(t *testing.T) {
+	object, err := Parse(TrainJob, []byte(`{"metadata":{`+queued+`},"Spec":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if patch := Decide(object, false, scheduler); len(patch) != 0 {
+		t.Errorf("patch %v would fail for want of its parent", patch)
+	}
+}
+
+// genObject draws objects that are right, odd and half empty, with fields that
+// this program has never heard of.
+func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
+	maybe := func(t *rapid.T, into map[string]any, key string, values ...any) {
+		if v := rapid.SampledFrom(append(values, "absent")).Draw(t, key); v != "absent" {
+			into[key] = v
+		}
+	}
+	return rapid.Custom(func(t *rapid.T) map[string]any {
+		meta := map[string]any{"name": "x", "future": map[string]any{"a": 1.0}}
+		maybe(t, meta, "labels", nil, map[string]any{QueueLabel: "q", "l": "v"}, map[string]any{QueueLabel: ""})
+		maybe(t, meta, "ownerReferences", []any{map[string]any{
+			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "o", "uid": "u", "controller": true}})
+		object := map[string]any{"metadata": meta, "novel": []any{1.0, "two"}}
+		if rapid.Bool().Draw(t, "spec") {
+			s := map[string]any{"novel": "kept"}
+			maybe(t, s, "suspend", nil, true, false)
+			maybe(t, s, "managedBy", nil, "", builtInController[kind], "example.com/other")
+			jobs := []any{}
+			for range rapid.IntRange(0, 4).Draw(t, "jobs") {
+				pod := map[string]any{"hostNetwork": true, "novel": []any{"x"}}
+				maybe(t, pod, "schedulerName", nil, "", "volcano", scheduler)
+				jobs = append(jobs, rapid.SampledFrom([]any{
+					map[string]any{"name": "n", "template": map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}}},
+					map[string]any{"name": "n", "template": map[string]any{"spec": map[string]any{"template": map[string]any{}}}},
+					map[string]any{"name": "n", "template": nil},
+					nil,
+				}).Draw(t, "job"))
+			}
+			maybe(t, s, "replicatedJobs", jobs, nil)
+			object["spec"] = s
+		}
+		return object
+	})
+}
+
+// TestPatchProperties: for every object, the patch applies; it changes nothing
+// but spec.suspend and schedulerName; what it writes was not so before (it is
+// minimal); and a second pass finds nothing to do.
+func TestPatchProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		kind := rapid.SampledFrom([]schema.GroupKind{TrainJob, JobSet}).Draw(t, "kind")
+		before := genObject(kind).Draw(t, "object")
+		ownerQueued := rapid.Bool().Draw(t, "ownerQueued")
+		raw, err := json.Marshal(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, err := Parse(kind, raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		operations := Decide(object, ownerQueued, scheduler)
+		encoded, err := json.Marshal(operations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patch, err := jsonpatch.DecodePatch(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched := raw
+		for i := range patch {
+			next, err := patch[i : i+1].Apply(patched)
+			if err != nil {
+				t.Fatalf("patch %s does not apply to %s: %v", encoded, raw, err)
+			}
+			if cmp.Equal(parsed(next), parsed(patched)) {
+				t.Fatalf("operation %d of %s changes nothing in %s", i, encoded, raw)
+			}
+			patched = next
+		}
+
+		again, err := Parse(kind, patched)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest := Decide(again, ownerQueued, scheduler); len(rest) != 0 {
+			t.Fatalf("second pass over %s gives %v", patched, rest)
+		}
+
+		if diff := cmp.Diff(blanked(raw), blanked(patched)); diff != "" {
+			t.Fatalf("changed elsewhere (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func parsed(raw []byte) map[string]any {
+	var m map[string]any
+	if err := json.Unmarshal(raw, &m); err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// blanked is the object without the two fields that may change.
+func blanked(raw []byte) map[string]any {
+	c := parsed(raw)
+	s, _ := c["spec"].(map[string]any)
+	delete(s, "suspend")
+	jobs, _ := s["replicatedJobs"].([]any)
+	for _, j := range jobs {
+		v := j
+		for _, key := range []string{"template", "spec", "template", "spec"} {
+			m, _ := v.(map[string]any)
+			v = m[key]
+		}
+		if pod, ok := v.(map[string]any); ok {
+			delete(pod, "schedulerName")
+		}
+	}
+	return c
+}
+
+// BenchmarkDecide is one TrainJob's JobSet of the size that the Trainer makes
+// (two replicated jobs, about 10 KiB), read and decided: it is on the way of
+// every job's creation.
+func BenchmarkDecide(b *testing.B) {
+	env := make([]map[string]string, 60)
+	for i := range env {
+		env[i] = map[string]string{"name": fmt.Sprintf("NCCL_SETTING_%d", i), "value": "some/value/of/usual/length"}
+	}
+	job := func(name string) map[string]any {
+		return map[string]any{"name": name, "replicas": 1, "template": map[string]any{"spec": map[string]any{"parallelism": 4, "template": map[string]any{
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "node", "image": "registry/train:1", "env": env}}}}}}}
+	}
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"name": "llm", "ownerReferences": []any{map[string]any{
+			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "llm", "uid": "u", "controller": true}}},
+		"spec": map[string]any{"replicatedJobs": []any{job("launcher"), job("node")}},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		object, err := Parse(JobSet, raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(Decide(object, true, scheduler)) != 2 {
+			b.Fatal("not stamped")
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package queueing
+
+import (
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Path is where the webhook server serves the Handler.
+const Path = "/mutate-queueing"
+
+// Handler answers admission requests with Decide's patch. It always allows,
+// has no side effects (a dry run is answered as any other request) and writes
+// nothing.
+type Handler struct {
+	reader        metadata.Interface
+	schedulerName string
+	exempt        sets.Set[string]
+}
+
+var _ admission.Handler = &Handler{}
+
+// NewHandler returns a Handler that stamps schedulerName and leaves objects in
+// the exempt namespaces as they are. The reader may get TrainJobs and
+// LocalQueues; it reads their metadata only.
+func NewHandler(reader metadata.Interface, schedulerName string, exempt []string) *Handler {
+	return &Handler{reader: reader, schedulerName: schedulerName, exempt: sets.New(exempt...)}
+}
+
+// Handle implements admission.Handler.
+func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if req.Operation != admissionv1.Create || req.SubResource != "" || h.exempt.Has(req.Namespace) {
+		return admission.Allowed("")
+	}
+	name := req.Name
+	if name == "" {
+		// A generated name does not exist yet.
+		name = "(unnamed)"
+	}
+	log := klog.FromContext(ctx).WithValues("kind", req.Kind.Kind, "object", klog.KRef(req.Namespace, name), "requestUID", req.UID)
+
+	object, err := Parse(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, req.Object.Raw)
+	if err != nil {
+		log.V(2).Info("Passed on an object that could not be read", "reason", err.Error())
+		return admission.Allowed("")
+	}
+
+	owned := false
+	if NeedsOwner(object) {
+		owner := object.Owner()
+		owned, err = ownerQueued(ctx, h.reader, req.Namespace, owner)
+		if err != nil {
+			// Both guesses can be wrong, but not equally. Stamped by mistake, the
+			// pods of a job without a queue wait for a scheduler that never takes
+			// them, and the template cannot be changed any more: this webhook
+			// would be the reason that they do not start. Not stamped by
+			// mistake, a queued job's TrainJob is suspended all the same; it
+			// holds nothing, the scheduler refuses it with a reason, and deleting
+			// its JobSet lets the Trainer make a new one.
+			log.Error(err, "Could not read the owner; the scheduler's name is not set")
+			return admission.Allowed("").WithWarnings(fmt.Sprintf(
+				"TrainJob %s could not be read, so the scheduler's name was not set; if it is queued, delete this JobSet to have it made again",
+				klog.KRef(req.Namespace, owner.Name)))
+		}
+	}
+
+	response := admission.Allowed("")
+	response.Patches = Decide(object, owned, h.schedulerName)
+	if queue := object.Queue(); queue != "" && object.Owner() == nil && !object.foreign() {
+		if queueMissing(ctx, h.reader, req.Namespace, queue) {
+			response = response.WithWarnings(fmt.Sprintf(
+				"queue %q does not exist in namespace %q; the job stays suspended until it does", queue, req.Namespace))
+		}
+	}
+	log.V(2).Info("Decided", "changes", len(response.Patches), "dryRun", req.DryRun != nil && *req.DryRun)
+	return response
+}

@@ -1,0 +1,157 @@
+package queueing
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+func trainJob(uid types.UID, labels map[string]string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "nlp", Name: "llm", UID: uid, Labels: labels},
+	}
+}
+
+func localQueue() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "kueue.x-k8s.io/v1beta2", Kind: "LocalQueue"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "nlp", Name: "team-nlp"},
+	}
+}
+
+// cluster is a metadata client over objects; a non-nil err is what every read gets.
+func cluster(err error, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
+	scheme := metadatafake.NewTestScheme()
+	_ = metav1.AddMetaToScheme(scheme)
+	c := metadatafake.NewSimpleMetadataClient(scheme, objects...)
+	if err != nil {
+		c.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	}
+	return c
+}
+
+func create(kind schema.GroupKind, object string) admission.Request {
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "r", Namespace: "nlp", Name: "llm", Operation: admissionv1.Create,
+		Kind:   metav1.GroupVersionKind{Group: kind.Group, Version: "v1", Kind: kind.Kind},
+		Object: runtime.RawExtension{Raw: []byte(object)},
+	}}
+}
+
+func TestHandle(t *testing.T) {
+	const queuedTrainJob = `{"metadata":{` + queued + `},"spec":{}}`
+	const ownedJobSet = `{"metadata":{` + ownedByTrainJob + `},"spec":{` + mpiJobs + `}}`
+	const queuedJobSet = `{"metadata":{` + queued + `},"spec":{` + mpiJobs + `}}`
+	labels := map[string]string{QueueLabel: "team-nlp"}
+	yes := true
+	// What client-go makes of a 404 from a server that has no such API.
+	noSuchAPI := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", schema.GroupResource{}, "", "404 page not found", 0, true)
+
+	tests := map[string]struct {
+		request  admission.Request
+		change   func(*admission.Request)
+		reader   *metadatafake.FakeMetadataClient
+		changes  int
+		warnings []string
+		reads    int
+	}{
+		"a queued TrainJob is suspended": {
+			request: create(TrainJob, queuedTrainJob), reader: cluster(nil, localQueue()), changes: 1, reads: 1,
+		},
+		"a dry run gets the same answer": {
+			request: create(TrainJob, queuedTrainJob), change: func(r *admission.Request) { r.DryRun = &yes },
+			reader: cluster(nil, localQueue()), changes: 1, reads: 1,
+		},
+		"a name that is still to be generated makes no difference": {
+			request: create(TrainJob, queuedTrainJob), change: func(r *admission.Request) { r.Name = "" },
+			reader: cluster(nil, localQueue()), changes: 1, reads: 1,
+		},
+		"a queue that does not exist warns": {
+			request: create(TrainJob, queuedTrainJob), reader: cluster(nil), changes: 1, reads: 1,
+			warnings: []string{`queue "team-nlp" does not exist in namespace "nlp"; the job stays suspended until it does`},
+		},
+		"a queue that cannot be looked up does not warn": {
+			request: create(TrainJob, queuedTrainJob), reader: cluster(context.DeadlineExceeded), changes: 1, reads: 1,
+		},
+		"a cluster without the queue API does not warn": {
+			request: create(TrainJob, queuedTrainJob), reader: cluster(noSuchAPI), changes: 1, reads: 1,
+		},
+		"a queued JobSet is suspended and stamped": {
+			request: create(JobSet, queuedJobSet), reader: cluster(nil, localQueue()), changes: 3, reads: 1,
+		},
+		"a queued TrainJob's JobSet is stamped": {
+			request: create(JobSet, ownedJobSet), reader: cluster(nil, trainJob("u1", labels)), changes: 2, reads: 1,
+		},
+		"a JobSet of a TrainJob without a queue is left": {
+			request: create(JobSet, ownedJobSet), reader: cluster(nil, trainJob("u1", nil)), reads: 1,
+		},
+		"a TrainJob of the same name but another UID is not the owner": {
+			request: create(JobSet, ownedJobSet), reader: cluster(nil, trainJob("u2", labels)), reads: 1,
+		},
+		"an owner that is gone queues nothing": {
+			request: create(JobSet, ownedJobSet), reader: cluster(nil), reads: 1,
+		},
+		"an owner that cannot be read leaves the JobSet as it is and warns": {
+			request: create(JobSet, ownedJobSet), reader: cluster(errors.New("etcd is slow")), reads: 1,
+			warnings: []string{"TrainJob nlp/llm could not be read, so the scheduler's name was not set; if it is queued, delete this JobSet to have it made again"},
+		},
+		"an owner whose API is not served counts as unreadable": {
+			request: create(JobSet, ownedJobSet), reader: cluster(noSuchAPI), reads: 1,
+			warnings: []string{"TrainJob nlp/llm could not be read, so the scheduler's name was not set; if it is queued, delete this JobSet to have it made again"},
+		},
+		"an exempt namespace is left without a look": {
+			request: create(TrainJob, queuedTrainJob), change: func(r *admission.Request) { r.Namespace = "kube-system" }, reader: cluster(nil),
+		},
+		"an update is left": {
+			request: create(TrainJob, queuedTrainJob), change: func(r *admission.Request) { r.Operation = admissionv1.Update }, reader: cluster(nil),
+		},
+		"a subresource is left": {
+			request: create(TrainJob, queuedTrainJob), change: func(r *admission.Request) { r.SubResource = "status" }, reader: cluster(nil),
+		},
+		"an object that cannot be read is passed on": {
+			request: create(TrainJob, `{"metadata":{"labels":7}}`), reader: cluster(nil),
+		},
+		"no object at all is passed on": {
+			request: create(JobSet, ``), reader: cluster(nil),
+		},
+		"another kind is passed on": {
+			request: create(schema.GroupKind{Group: "batch", Kind: "Job"}, queuedTrainJob), reader: cluster(nil),
+		},
+		"a foreign manager's job is left without a look": {
+			request: create(TrainJob, `{"metadata":{`+queued+`},"spec":{"managedBy":"kueue.x-k8s.io/multikueue"}}`), reader: cluster(nil),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.change != nil {
+				tc.change(&tc.request)
+			}
+			got := NewHandler(tc.reader, scheduler, []string{"kube-system"}).Handle(t.Context(), tc.request)
+			if !got.Allowed {
+				t.Error("refused")
+			}
+			if len(got.Patches) != tc.changes {
+				t.Errorf("%d changes, want %d: %v", len(got.Patches), tc.changes, got.Patches)
+			}
+			if diff := cmp.Diff(tc.warnings, got.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+			if n := len(tc.reader.Actions()); n != tc.reads {
+				t.Errorf("%d reads, want %d", n, tc.reads)
+			}
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package queueing
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// QueueLabel names the LocalQueue of a job; Muster speaks Kueue's label.
+const QueueLabel = "kueue.x-k8s.io/queue-name"
+
+// The kinds that are suspended or stamped at creation.
+var (
+	TrainJob = schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
+	JobSet   = schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
+)
+
+// builtInController is the value of spec.managedBy that means what an absent
+// value means: the kind's own controller runs the job in this cluster.
+var builtInController = map[schema.GroupKind]string{
+	TrainJob: "trainer.kubeflow.org/trainjob-controller",
+	JobSet:   "jobset.sigs.k8s.io/jobset-controller",
+}
+
+// Object is what the decision reads of a TrainJob or JobSet. Whatever else the
+// object holds, fields of versions newer than this program included, is
+// neither decoded nor written: changes are made by path on the raw document.
+type Object struct {
+	kind schema.GroupKind
+	body body
+}
+
+type body struct {
+	Metadata objectMeta `json:"metadata"`
+	Spec     *spec      `json:"spec"`
+}
+
+type objectMeta struct {
+	Labels          map[string]string       `json:"labels"`
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
+}
+
+// Pointers tell absent (or null) from present at every step of a path, because
+// a JSON patch below a missing parent fails, and a patch that fails refuses
+// the object whatever the failure policy says.
+type spec struct {
+	Suspend        *bool            `json:"suspend"`
+	ManagedBy      *string          `json:"managedBy"`
+	ReplicatedJobs []*replicatedJob `json:"replicatedJobs"`
+}
+
+type replicatedJob struct {
+	Template *jobTemplate `json:"template"`
+}
+
+type jobTemplate struct {
+	Spec *jobSpec `json:"spec"`
+}
+
+type jobSpec struct {
+	Template *podTemplate `json:"template"`
+}
+
+type podTemplate struct {
+	Spec *podSpec `json:"spec"`
+}
+
+type podSpec struct {
+	SchedulerName *string `json:"schedulerName"`
+}
+
+// Parse reads the parts of a TrainJob or JobSet that the decision needs. It
+// fails for another kind and for a document whose fields have other types than
+// the kind's.
+func Parse(kind schema.GroupKind, raw []byte) (*Object, error) {
+	if _, known := builtInController[kind]; !known {
+		return nil, fmt.Errorf("reading a %s: only TrainJobs and JobSets are queued here", kind)
+	}
+	o := &Object{kind: kind}
+	// The case-sensitive decoder of apimachinery: with encoding/json a field
+	// "Spec" would be taken for "spec", and the patch would miss.
+	if err := json.Unmarshal(raw, &o.body); err != nil {
+		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+	}
+	return o, nil
+}
+
+// Queue is the name of the LocalQueue that the object itself names, or empty.
+func (o *Object) Queue() string { return o.body.Metadata.Labels[QueueLabel] }
+
+// OwnerRef identifies the TrainJob that controls a JobSet.
+type OwnerRef struct {
+	// Version is the API version under which the owner was referred to.
+	Version string
+	Name    string
+	UID     types.UID
+}
+
+// Owner is the TrainJob that controls the object, or nil.
+func (o *Object) Owner() *OwnerRef {
+	if o.kind != JobSet {
+		return nil
+	}
+	for i := range o.body.Metadata.OwnerReferences {
+		ref := &o.body.Metadata.OwnerReferences[i]
+		if ref.Controller == nil || !*ref.Controller {
+			continue
+		}
+		group, version, found := strings.Cut(ref.APIVersion, "/")
+		if found && group == TrainJob.Group && ref.Kind == TrainJob.Kind {
+			return &OwnerRef{Version: version, Name: ref.Name, UID: ref.UID}
+		}
+		return nil
+	}
+	return nil
+}
+
+// foreign says that another controller runs the object, in this cluster or in
+// another one.
+func (o *Object) foreign() bool {
+	if o.body.Spec == nil || o.body.Spec.ManagedBy == nil {
+		return false
+	}
+	by := *o.body.Spec.ManagedBy
+	return by != "" && by != builtInController[o.kind]
+}

@@ -1,0 +1,123 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/muster-gpu/muster/internal/simulator"
+)
+
+// The parts that Options.With chooses among.
+const (
+	WithTrainer       = "trainer"
+	WithJobSet        = "jobset"
+	WithScheduler     = "scheduler"
+	WithWebhook       = "webhook"
+	WithKubeScheduler = "kube-scheduler"
+)
+
+// Options say what sandbox to run. The zero value of each field is its
+// default.
+type Options struct {
+	// Dir holds everything the sandbox writes. Default: .sandbox in the
+	// working folder.
+	Dir string `json:"dir"`
+	// BinDir holds the programs, and upstream/ with the manifests of the
+	// upstream controllers. Default: the folder of the running executable.
+	BinDir string `json:"binDir"`
+	// Nodes is the number of simulated nodes (4), GPUsPerNode what each has
+	// (8), GPUProduct their nvidia.com/gpu.product label.
+	Nodes       int    `json:"nodes"`
+	GPUsPerNode int    `json:"gpusPerNode"`
+	GPUProduct  string `json:"gpuProduct"`
+	// NodeLabels names a YAML file: node name, or "*" for all, to labels.
+	NodeLabels string `json:"nodeLabels,omitempty"`
+	// With lists the parts to run beside the control plane and the nodes.
+	// Default: trainer, jobset, scheduler, webhook.
+	With []string `json:"with"`
+	// Config names a configuration file for Muster's scheduler; the sandbox
+	// fills in the connection and the port.
+	Config string `json:"config,omitempty"`
+	// Progress receives one line per step while the sandbox comes up.
+	// Default: nothing is written.
+	Progress io.Writer `json:"-"`
+}
+
+// Has says whether part is among the parts to run.
+func (o Options) Has(part string) bool { return slices.Contains(o.With, part) }
+
+// complete fills in the defaults, makes the paths absolute and validates.
+func (o Options) complete() (Options, error) {
+	if o.Dir == "" {
+		o.Dir = ".sandbox"
+	}
+	if o.BinDir == "" {
+		executable, err := os.Executable()
+		if err != nil {
+			return o, fmt.Errorf("finding the folder of the programs: %w", err)
+		}
+		o.BinDir = filepath.Dir(executable)
+	}
+	for _, path := range []*string{&o.Dir, &o.BinDir, &o.NodeLabels, &o.Config} {
+		if *path == "" {
+			continue
+		}
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return o, fmt.Errorf("making %s absolute: %w", *path, err)
+		}
+		*path = absolute
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 4
+	}
+	if o.GPUsPerNode == 0 {
+		o.GPUsPerNode = 8
+	}
+	if o.GPUProduct == "" {
+		o.GPUProduct = simulator.DefaultGPUProduct
+	}
+	if len(o.With) == 0 {
+		o.With = []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook}
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	return o, o.validate()
+}
+
+func (o Options) validate() error {
+	var errs []error
+	if o.Nodes < 1 || o.Nodes > 10000 {
+		errs = append(errs, fmt.Errorf("nodes is %d, want 1 to 10000", o.Nodes))
+	}
+	if o.GPUsPerNode < 0 || o.GPUsPerNode > 1024 {
+		errs = append(errs, fmt.Errorf("gpus-per-node is %d, want 0 to 1024", o.GPUsPerNode))
+	}
+	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler}
+	for _, part := range o.With {
+		if !slices.Contains(known, part) {
+			errs = append(errs, fmt.Errorf("with names %q, want some of %s", part, strings.Join(known, ", ")))
+		}
+	}
+	if o.Has(WithTrainer) && !o.Has(WithJobSet) {
+		errs = append(errs, errors.New("with names trainer without jobset, on which the Trainer builds"))
+	}
+	if o.Has(WithScheduler) && o.Has(WithKubeScheduler) {
+		errs = append(errs, errors.New("with names scheduler and kube-scheduler; both schedule pods of default-scheduler, choose one"))
+	}
+	if o.NodeLabels != "" {
+		if _, err := simulator.ReadNodeLabels(o.NodeLabels); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if o.Config != "" && !o.Has(WithScheduler) {
+		errs = append(errs, errors.New("config is given, but with does not name scheduler"))
+	}
+	return errors.Join(errs...)
+}
