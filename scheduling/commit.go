@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +30,6 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	if !ok {
 		return nil
 	}
-	first := a.state == Admitting
 	wl := a.workload.DeepCopy()
 	wl.Status.Admission = admissionStatus(a)
 	message := "admitted: " + a.message
@@ -39,31 +39,33 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse, "QuotaReserved", "Previously: "+c.Message)
 	}
 	err := j.client.Status().Update(ctx, wl)
-	if err != nil {
-		// Another writer came first, or the API is away: the newest object is
-		// needed before the next try.
-		latest := &kueue.Workload{}
-		if getErr := j.client.Get(ctx, client.ObjectKeyFromObject(wl), latest); getErr == nil {
-			wl = latest
-		} else {
-			wl = nil
-		}
-	}
-	goOn := j.ledger.written(uid, wl, err)
-	if err != nil {
+	result := outcomeOf(err)
+	if result != wrote {
 		metrics.AdmissionsUndone.Inc()
-		if !first || ctx.Err() != nil {
-			return fmt.Errorf("writing the nodes of Workload %s: %w", klog.KObj(a.workload), err)
+		latest := &kueue.Workload{}
+		if getErr := j.client.Get(ctx, client.ObjectKeyFromObject(wl), latest); getErr != nil {
+			latest = nil
+		} else if equality.Semantic.DeepEqual(latest.Status.Admission, wl.Status.Admission) && isAdmitted(latest) {
+			// The answer was lost, the write was not.
+			result = wrote
 		}
-		klog.FromContext(ctx).V(2).Info("Admission taken back, its write failed", "workload", klog.KObj(a.workload), "err", err.Error())
-		return nil
+		wl = latest
 	}
-	if first && goOn {
+	news := j.ledger.written(uid, wl, result, err)
+	switch {
+	case news:
 		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
 		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(a.job.Created).Seconds())
 		j.note(a.job, corev1.EventTypeNormal, "Admitted", message)
+		return nil
+	case result == wrote:
+		return nil
+	case result == refused && a.state == Admitting:
+		klog.FromContext(ctx).V(2).Info("Admission taken back, its write was refused", "workload", klog.KObj(a.workload), "err", err.Error())
+		return nil
+	default:
+		return fmt.Errorf("writing the admission of Workload %s: %w", klog.KObj(a.workload), err)
 	}
-	return nil
 }
 
 // admissionStatus is the durable form of an assignment and a plan.
@@ -90,51 +92,58 @@ func admissionStatus(a admission) *kueue.Admission {
 }
 
 // writeEviction says in the Workload that it is being stopped, before its
-// owner is suspended.
+// owner is suspended. A job that failed to start too often is deactivated
+// first, so that a crash in between cannot forget it.
 func (j *Jobs) writeEviction(ctx context.Context, uid types.UID, why eviction) error {
-	deactivated := false
-	err := j.change(ctx, uid, func(wl *kueue.Workload) {
-		if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
-			return
+	wl := j.ledger.workloadOf(uid)
+	if wl == nil || apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
+		return nil
+	}
+	if why.backOff && j.tooManyStarts(wl) {
+		stop := wl.DeepCopy()
+		stop.Spec.Active = new(false)
+		if err := j.client.Update(ctx, stop); err != nil {
+			return fmt.Errorf("deactivating Workload %s: %w", klog.KObj(wl), err)
 		}
+		j.ledger.observe(uid, stop)
+		why.message += fmt.Sprintf("; it is deactivated after %d failed starts", *j.timing.BackoffLimit+1)
+		why.backOff = false
+	}
+	err := j.change(ctx, uid, func(wl *kueue.Workload) {
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue, why.reason, why.message)
 		if why.backOff {
-			deactivated = j.backOff(wl)
+			j.backOff(wl)
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("writing the eviction: %w", err)
 	}
 	metrics.Evictions.WithLabelValues(why.reason).Inc()
-	if !deactivated {
-		return nil
-	}
-	wl := j.ledger.workloadOf(uid).DeepCopy()
-	wl.Spec.Active = new(false)
-	if err := j.client.Update(ctx, wl); err != nil {
-		return fmt.Errorf("deactivating Workload %s: %w", klog.KObj(wl), err)
-	}
-	j.ledger.observe(uid, wl)
 	return nil
 }
 
-// backOff counts a failed start and sets the time of the next, doubled each
-// time. It reports whether the limit of starts is passed.
-func (j *Jobs) backOff(wl *kueue.Workload) bool {
-	count := int32(1)
+// starts is the number of failed starts that a Workload has counted.
+func starts(wl *kueue.Workload) int32 {
 	if r := wl.Status.RequeueState; r != nil && r.Count != nil {
-		count = *r.Count + 1
+		return *r.Count
 	}
-	if j.timing.BackoffLimit != nil && count > *j.timing.BackoffLimit {
-		return true
-	}
+	return 0
+}
+
+func (j *Jobs) tooManyStarts(wl *kueue.Workload) bool {
+	return j.timing.BackoffLimit != nil && starts(wl) >= *j.timing.BackoffLimit
+}
+
+// backOff counts a failed start and sets the time of the next, doubled each
+// time.
+func (j *Jobs) backOff(wl *kueue.Workload) {
+	count := starts(wl) + 1
 	wait := j.timing.BackoffBase
 	for i := int32(1); i < count && wait < j.timing.BackoffMax; i++ {
 		wait *= 2
 	}
 	at := metav1.NewTime(j.clock.Now().Add(min(wait, j.timing.BackoffMax)).Truncate(time.Second))
 	wl.Status.RequeueState = &kueue.RequeueState{Count: &count, RequeueAt: &at}
-	return false
 }
 
 // writeRequeue makes the Workload of a job that has left its nodes pending.
@@ -144,36 +153,53 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 			return
 		}
 		wl.Status.Admission = nil
+		if wl.Spec.Active != nil && !*wl.Spec.Active {
+			// Who activates it again starts counting from zero.
+			wl.Status.RequeueState = nil
+		}
 		j.condition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", "The job was stopped and waits again")
 		j.condition(wl, kueue.WorkloadAdmitted, metav1.ConditionFalse, "NoReservation", "The workload has no reservation")
 	})
 	if err != nil {
 		return fmt.Errorf("writing the requeue: %w", err)
 	}
+	j.ledger.left(job.Owner.UID)
 	return nil
 }
 
-// writeFinish says in the Workload that its job has ended.
+// writeFinish says in the Workload that its job has ended, and only then ends
+// the job's charge.
 func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
-	if job.Finish == nil {
-		return nil
-	}
 	wl := &kueue.Workload{}
 	key := client.ObjectKey{Namespace: job.Owner.Namespace, Name: workload.WorkloadName(job.Owner)}
-	if err := j.client.Get(ctx, key, wl); err != nil {
-		return client.IgnoreNotFound(err)
+	err := j.client.Get(ctx, key, wl)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("reading Workload %s: %w", key, err)
+	case !isFinished(wl):
+		why := kueue.WorkloadFinishedReasonFailed
+		if job.Finish.Succeeded {
+			why = kueue.WorkloadFinishedReasonSucceeded
+		}
+		j.condition(wl, kueue.WorkloadFinished, metav1.ConditionTrue, why, job.Finish.Message)
+		if err := j.client.Status().Update(ctx, wl); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("finishing Workload %s: %w", key, err)
+		}
 	}
-	if isFinished(wl) {
-		return nil
+	j.ledger.left(job.Owner.UID)
+	return nil
+}
+
+// deleteWorkload deletes the Workload of an owner that is gone, without
+// waiting for the garbage collector, and only then ends the job's charge.
+func (j *Jobs) deleteWorkload(ctx context.Context, job *workload.Job) error {
+	wl := &kueue.Workload{}
+	wl.Namespace, wl.Name = job.Owner.Namespace, workload.WorkloadName(job.Owner)
+	if err := j.client.Delete(ctx, wl); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Workload %s: %w", klog.KObj(wl), err)
 	}
-	why := kueue.WorkloadFinishedReasonFailed
-	if job.Finish.Succeeded {
-		why = kueue.WorkloadFinishedReasonSucceeded
-	}
-	j.condition(wl, kueue.WorkloadFinished, metav1.ConditionTrue, why, job.Finish.Message)
-	if err := j.client.Status().Update(ctx, wl); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("finishing Workload %s: %w", key, err)
-	}
+	j.ledger.left(job.Owner.UID)
 	return nil
 }
 
@@ -222,6 +248,11 @@ func clip(s string) string {
 
 func isAdmitted(wl *kueue.Workload) bool {
 	return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)
+}
+
+// claimsAdmission says that a Workload counts as charged in the API.
+func claimsAdmission(wl *kueue.Workload) bool {
+	return isAdmitted(wl) && !isFinished(wl) && wl.Status.Admission != nil
 }
 
 func isFinished(wl *kueue.Workload) bool {

@@ -2,12 +2,10 @@ package scheduling
 
 import (
 	"context"
-	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	corelisters "k8s.io/client-go/listers/core/v1"
-
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -52,7 +50,6 @@ type Core struct {
 	effects *asyncEffects
 	cycle   *Cycle
 	jobs    *Jobs
-	nodes   corelisters.NodeLister
 }
 
 // NewCore returns a Core that does nothing until it is installed.
@@ -77,7 +74,8 @@ func NewCore(ctx context.Context, c Config) *Core {
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder events.EventRecorder) error {
 	c.jobs.recorder = recorder
-	c.nodes = f.Core().V1().Nodes().Lister()
+	nodes := f.Core().V1().Nodes().Lister()
+	c.Ledger.nodeExists = func(name string) bool { _, err := nodes.Get(name); return err == nil }
 	if err := watchCluster(c.Ledger, f); err != nil {
 		return err
 	}
@@ -94,26 +92,26 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 	return nil
 }
 
-// watchJobs watches Kueue's objects and the jobs, as soon as their CRDs exist.
+// watchJobs watches each kind as soon as it is served, and closes watched when
+// all that is needed for an admission has been read.
 func (c *Core) watchJobs(ctx context.Context, watched chan<- struct{}) {
-	logger := klog.FromContext(ctx)
-	for {
-		absent, err := c.jobs.missing(c.config.Client.RESTMapper())
-		if err == nil && len(absent) == 0 {
-			break
+	var needed sync.WaitGroup
+	var failed atomic.Bool
+	for _, s := range c.jobs.sources() {
+		work := func() {
+			if err := c.jobs.watchSource(ctx, c.config.Cache, s); err != nil && ctx.Err() == nil {
+				failed.Store(true)
+				klog.FromContext(ctx).Error(err, "Nothing is admitted")
+			}
 		}
-		logger.Info("No job is admitted before these kinds are served; pods of no queue are scheduled meanwhile", "kinds", absent, "err", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.config.Clock.After(5 * time.Second):
+		if s.needed {
+			needed.Go(work)
+		} else {
+			go work()
 		}
 	}
-	if err := c.jobs.watchJobs(ctx, c.config.Cache); err != nil {
-		logger.Error(err, "Jobs are not watched")
-		return
-	}
-	if c.config.Cache.WaitForCacheSync(ctx) {
+	needed.Wait()
+	if !failed.Load() && ctx.Err() == nil {
 		close(watched)
 	}
 }
@@ -130,9 +128,8 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 			return
 		case <-watched:
 		}
-		nodeExists := func(name string) bool { _, err := c.nodes.Get(name); return err == nil }
 		for {
-			err := c.jobs.restore(ctx, nodeExists)
+			err := c.jobs.restore(ctx)
 			if err == nil {
 				break
 			}
@@ -154,20 +151,4 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 	case <-c.config.Clock.After(restoreBound):
 		logger.Info("Scheduling pods of no queue before the admitted jobs are known", "after", restoreBound)
 	}
-}
-
-// missing are the kinds that the API does not serve.
-func (j *Jobs) missing(mapper apimeta.RESTMapper) ([]string, error) {
-	var absent []string
-	for _, gvk := range j.watched() {
-		_, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		switch {
-		case err == nil:
-		case apimeta.IsNoMatchError(err):
-			absent = append(absent, gvk.GroupKind().String())
-		default:
-			return absent, fmt.Errorf("discovering %s: %w", gvk, err)
-		}
-	}
-	return absent, nil
 }

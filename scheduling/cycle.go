@@ -188,13 +188,13 @@ func (c *Cycle) try(ctx context.Context, e *entry, epoch int64) bool {
 
 	l.mu.Lock()
 	version, job := e.version, e.job
-	if e.state != Pending {
+	if e.state != Pending || !e.startable() {
 		l.mu.Unlock()
 		return false
 	}
 	assignment, no := l.quota.Assign(e.request(l.namespaces[job.Owner.Namespace]))
 	if no != nil {
-		l.refuse(e, epoch, no)
+		l.refuse(e, version, epoch, no)
 		l.mu.Unlock()
 		logger.V(4).Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", no.Class, "reason", no.Message)
 		return false
@@ -215,10 +215,10 @@ func (c *Cycle) try(ctx context.Context, e *entry, epoch int64) bool {
 	switch {
 	case err != nil:
 		logger.Error(err, "Planning a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
-		l.refuse(e, epoch, reason.New(reason.NoPlacement, "planning failed: %v", err))
+		l.refuse(e, version, epoch, reason.New(reason.NoPlacement, "planning failed: %v", err))
 		return false
 	case no != nil:
-		l.refuse(e, epoch, no)
+		l.refuse(e, version, epoch, no)
 		logger.V(4).Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", no.Class, "reason", no.Message)
 		return false
 	}
@@ -264,13 +264,13 @@ func (c *Cycle) replace(ctx context.Context, e *entry, epoch int64) bool {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if e.version != version || e.state != Admitted {
+		l.touch()
+		return false
+	}
 	e.tried = epoch
 	if err != nil || no != nil {
 		logger.V(2).Info("No new node for a part of a gang", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "reason", no.String(), "err", err)
-		return false
-	}
-	if e.version != version || e.state != Admitted {
-		l.touch()
 		return false
 	}
 	for i := range lost {

@@ -36,6 +36,10 @@ type entry struct {
 
 	assignment *quota.Assignment
 	sets       []*setSlots
+	// seats are the slots of the live pods that have one, unplaced the pods
+	// that have none: the job has no slots, or theirs is not free yet.
+	seats    map[types.UID]*slot
+	unplaced map[types.UID]*corev1.Pod
 	// lateSince is since when a pod that should be on its node is not; zero
 	// while there is none.
 	lateSince time.Time
@@ -81,10 +85,19 @@ func (e *entry) holdsCapacity() bool {
 // letsIn says that pods of the job may pass the gate.
 func (e *entry) letsIn() bool { return e.state == Admitted }
 
+func newEntry(job *workload.Job) *entry {
+	return &entry{job: job, state: Pending, seats: map[types.UID]*slot{}, unplaced: map[types.UID]*corev1.Pod{}}
+}
+
 // occupied says that a pod of the job is on a node or on its way to one.
 func (e *entry) occupied() bool {
 	for _, set := range e.sets {
 		if slices.ContainsFunc(set.slots, (*slot).occupied) {
+			return true
+		}
+	}
+	for _, pod := range e.unplaced {
+		if pod.Spec.NodeName != "" {
 			return true
 		}
 	}
@@ -154,22 +167,13 @@ func (e *entry) set(name string) *setSlots {
 	return nil
 }
 
-// slotOf returns the slot that pod fills or would fill, and its pod set.
-func (e *entry) slotOf(w workload.Slot, uid types.UID) (*setSlots, *slot) {
-	set := e.set(w.PodSet)
-	if set == nil {
-		return nil, nil
-	}
-	return set, set.find(w, uid)
-}
-
 // newer keeps wl if it is not older than what the entry has, so that an event
 // older than our own last write never rolls it back.
 func (e *entry) newer(wl *kueue.Workload) bool {
 	if wl == nil {
 		return false
 	}
-	if e.workload == nil || e.workload.UID != wl.UID {
+	if e.workload == nil {
 		return true
 	}
 	cmp, err := resourceversion.CompareResourceVersion(wl.ResourceVersion, e.workload.ResourceVersion)

@@ -101,26 +101,19 @@ func (l *Ledger) hold(s *slot, ph *corev1.Pod) error {
 }
 
 // holdAgain puts the phantom of one slot back; the slot is lost if it cannot.
-func (l *Ledger) holdAgain(e *entry, set *setSlots, s *slot) {
-	if s.hold != nil || s.done || s.node == "" || e.state == Leaving {
+func (l *Ledger) holdAgain(e *entry, s *slot) {
+	if s.hold != nil || s.done || s.node == "" || !e.holdsCapacity() || e.state == Leaving {
 		return
 	}
-	for i, other := range set.slots {
-		if other != s {
+	infos := injections(e.job, e.assignment, l.quota)
+	for k := range e.job.PodSets {
+		if e.job.PodSets[k].Name != s.set.set.Name {
 			continue
 		}
-		a := e.assignment
-		infos := injections(e.job, a, l.quota)
-		for k := range e.job.PodSets {
-			if e.job.PodSets[k].Name != set.set.Name {
-				continue
-			}
-			if err := l.hold(s, phantom(prototype(e.job, &e.job.PodSets[k], infos[k]), i, s.node)); err != nil {
-				l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
-				s.node = ""
-				l.effects.Admit()
-			}
-			return
+		if err := l.hold(s, phantom(prototype(e.job, &e.job.PodSets[k], infos[k]), s.index, s.node)); err != nil {
+			l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
+			s.node = ""
+			l.touch()
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -104,21 +105,21 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	}
 	obj := kind.New()
 	err := j.reader.Get(ctx, key.NamespacedName, obj)
-	if apierrors.IsNotFound(err) {
-		j.ledger.ownerGone(key, "")
-		return nil
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
-	j.ledger.ownerGone(key, obj.GetUID())
+	if err != nil || (key.UID != "" && obj.GetUID() != key.UID) {
+		return j.leftBehind(ctx, kind, key.UID)
+	}
 	job, managed, no, err := kind.Read(ctx, j.reader, obj)
 	if err != nil {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
 	if !managed {
-		j.ledger.ownerGone(key, "")
-		return nil
+		if err := j.disown(ctx, obj); err != nil {
+			return err
+		}
+		return j.leftBehind(ctx, kind, obj.GetUID())
 	}
 	var wl *kueue.Workload
 	if no == nil && !job.Deleting {
@@ -128,6 +129,32 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		}
 	}
 	return j.act(ctx, kind, obj, job, j.ledger.read(job, wl, no))
+}
+
+// leftBehind releases a job whose owner is gone or is not managed any more.
+func (j *Jobs) leftBehind(ctx context.Context, kind workload.Kind, uid types.UID) error {
+	job, want := j.ledger.ownerGone(uid)
+	if job == nil {
+		return nil
+	}
+	return j.act(ctx, kind, nil, job, want)
+}
+
+// disown lets the pods of an owner go that Muster does not manage: its own,
+// or those of the JobSet that it controls.
+func (j *Jobs) disown(ctx context.Context, obj client.Object) error {
+	if _, ok := obj.(*jobset.JobSet); ok {
+		j.ledger.Unmanaged(obj.GetUID())
+		return nil
+	}
+	js := &jobset.JobSet{}
+	if err := j.reader.Get(ctx, client.ObjectKeyFromObject(obj), js); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if metav1.IsControlledBy(js, obj) {
+		j.ledger.Unmanaged(js.UID)
+	}
+	return nil
 }
 
 // ensureWorkload makes the Workload that stands for job, and keeps its spec
@@ -211,6 +238,8 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		return j.writeRequeue(ctx, job)
 	case doFinish:
 		return j.writeFinish(ctx, job)
+	case doDelete:
+		return j.deleteWorkload(ctx, job)
 	}
 	return errors.New("unknown action")
 }
@@ -250,5 +279,5 @@ func ownerObject(job *workload.Job) *metav1.PartialObjectMetadata {
 }
 
 func keyOf(o workload.Owner) JobKey {
-	return JobKey{Group: o.Group, Kind: o.Kind, NamespacedName: o.NamespacedName}
+	return JobKey{Group: o.Group, Kind: o.Kind, NamespacedName: o.NamespacedName, UID: o.UID}
 }

@@ -31,8 +31,6 @@ type Ledger struct {
 	quota *quota.Tree
 	// jobs by the UID of their owner.
 	jobs map[types.UID]*entry
-	// byName finds a job by kind and name, for owners that are gone.
-	byName map[JobKey]types.UID
 	// podOwners maps the UID in a pod's label (its JobSet's) to the job; an
 	// empty value marks an owner that Muster does not manage.
 	podOwners map[types.UID]types.UID
@@ -42,6 +40,8 @@ type Ledger struct {
 	namespaces map[string]map[string]string
 	// epoch counts the events that may make a waiting job admissible.
 	epoch int64
+	// nodeExists asks the scheduler's informer of nodes.
+	nodeExists func(string) bool
 	// restored is set once the state of the API has been read at start; no
 	// job is admitted before.
 	restored bool
@@ -66,10 +66,11 @@ type Effects interface {
 	Report()
 }
 
-// JobKey names an owner object without its UID.
+// JobKey names one owner object; another one of the same name has another UID.
 type JobKey struct {
 	Group, Kind string
 	types.NamespacedName
+	UID types.UID
 }
 
 // NewLedger returns an empty Ledger. It must be attached to the scheduler's
@@ -79,10 +80,10 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		clock: c, effects: effects, logger: logger,
 		quota:      quota.New(),
 		jobs:       map[types.UID]*entry{},
-		byName:     map[JobKey]types.UID{},
 		podOwners:  map[types.UID]types.UID{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
+		nodeExists: func(string) bool { return true },
 	}
 }
 
@@ -143,7 +144,7 @@ func (l *Ledger) heads() []*entry {
 	now := l.clock.Now()
 	var out []*entry
 	for _, e := range l.jobs {
-		if e.state != Pending || e.workload == nil || e.blocked != nil || e.tried >= l.epoch || e.ended || now.Before(e.requeueAt) {
+		if e.state != Pending || !e.startable() || e.tried >= l.epoch || now.Before(e.requeueAt) {
 			continue
 		}
 		out = append(out, e)
@@ -152,8 +153,20 @@ func (l *Ledger) heads() []*entry {
 	return out
 }
 
-// refuse records why a head cannot start in this epoch.
-func (l *Ledger) refuse(e *entry, epoch int64, why *reason.Reason) {
+// startable says that nothing but quota and nodes stands against the job: it
+// can be read, has a Workload to write to, and no pod of an earlier life is
+// still on a node.
+func (e *entry) startable() bool {
+	return e.workload != nil && e.blocked == nil && !e.ended && !e.occupied()
+}
+
+// refuse records why a head cannot start in this epoch. It says nothing of a
+// job that changed while it was tried: it is tried again.
+func (l *Ledger) refuse(e *entry, version int, epoch int64, why *reason.Reason) {
+	if e.version != version || e.state != Pending {
+		l.effects.Admit()
+		return
+	}
 	e.tried = epoch
 	if e.why == nil || *e.why != *why {
 		e.why = why
@@ -164,7 +177,7 @@ func (l *Ledger) refuse(e *entry, epoch int64, why *reason.Reason) {
 // charge commits a plan: quota, slots and holds, in one step. version guards
 // against a job that changed while it was planned.
 func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan placement.Assignment, pods []*corev1.Pod) error {
-	if e.version != version || e.state != Pending {
+	if e.version != version || e.state != Pending || !e.startable() {
 		return fmt.Errorf("%s changed while it was planned", e)
 	}
 	a, no := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace]))
@@ -172,19 +185,16 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 		return fmt.Errorf("quota changed while %s was planned", e)
 	}
 	e.assignment = a
-	e.sets = nil
+	l.unseat(e)
 	for i, ps := range e.job.PodSets {
-		set := &setSlots{set: ps}
-		for _, node := range plan[i] {
-			set.slots = append(set.slots, &slot{node: node})
-		}
-		e.sets = append(e.sets, set)
+		e.sets = append(e.sets, newSet(ps, plan[i]))
 	}
 	if err := l.holdAll(e, pods); err != nil {
 		l.dropHolds(e)
 		e.sets, e.assignment = nil, nil
 		return err
 	}
+	l.place(e)
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage)
 	e.move(evPlanned)
 	e.lateSince, e.why, e.eviction, e.stopSent = time.Time{}, nil, nil, false
@@ -207,77 +217,4 @@ func sameFlavors(a, b *quota.Assignment) bool {
 		}
 	}
 	return true
-}
-
-// evict begins to stop a job that is charged. It is a no-op for a job that is
-// leaving already.
-func (l *Ledger) evict(e *entry, why eviction) {
-	if e.state == Leaving || !e.move(evEvict) {
-		return
-	}
-	e.eviction = &why
-	l.leave(e, why.message)
-}
-
-// end begins to release a job whose owner has finished or is deleted.
-func (l *Ledger) end(e *entry) {
-	e.ended = true
-	if e.move(evEnd) && e.state == Leaving {
-		l.leave(e, "the job has ended")
-	}
-	l.effects.Report()
-}
-
-// leave gives up the holds of slots without a pod; slots with a pod on a node
-// stay until it is gone.
-func (l *Ledger) leave(e *entry, message string) {
-	l.dropHolds(e)
-	var back []types.UID
-	for _, set := range e.sets {
-		for _, s := range set.slots {
-			if s.reserved && !s.bound {
-				back = append(back, s.pod.UID)
-			}
-		}
-	}
-	if len(back) > 0 {
-		l.effects.Return(back, message)
-	}
-	l.effects.Sync(keyOf(e.job.Owner))
-	l.touch()
-}
-
-// release ends the charge of a job that has left. still says that its owner
-// makes no more pods.
-func (l *Ledger) release(e *entry, still bool) bool {
-	if e.state != Leaving || e.occupied() || !(still || e.ended) {
-		return false
-	}
-	ev := evReleased
-	if e.ended {
-		ev = evReleasedEnded
-	}
-	if !e.move(ev) {
-		return false
-	}
-	l.dropHolds(e)
-	l.quota.Release(e.job.Owner.UID)
-	e.sets, e.assignment, e.lateSince = nil, nil, time.Time{}
-	l.touch()
-	return true
-}
-
-// forget removes a job that is gone from every index.
-func (l *Ledger) forget(e *entry) {
-	uid := e.job.Owner.UID
-	delete(l.jobs, uid)
-	if key := keyOf(e.job.Owner); l.byName[key] == uid {
-		delete(l.byName, key)
-	}
-	for owner, job := range l.podOwners {
-		if job == uid {
-			delete(l.podOwners, owner)
-		}
-	}
-	l.effects.Report()
 }

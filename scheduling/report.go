@@ -29,6 +29,9 @@ const (
 	// eventEvery is the shortest time between two pending events of a job
 	// whose class of reason is the same.
 	eventEvery = 30 * time.Second
+	// templatesDue is how long a job's pod templates may take to appear before
+	// their absence is worth an event.
+	templatesDue = 10 * time.Second
 )
 
 // pendingLine is what is said of one waiting job.
@@ -101,6 +104,9 @@ func (r *reporter) report(ctx context.Context) error {
 // condition of its Workload.
 func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	now := r.clock.Now()
+	if l.why.Class == reason.WaitingForPodTemplates && now.Sub(l.job.Created) < templatesDue {
+		return nil
+	}
 	last, ok := r.said[l.job.Owner.UID]
 	if !ok || last.why.Class != l.why.Class || (last.why != l.why && now.Sub(last.at) >= eventEvery) {
 		r.note(l.job, corev1.EventTypeNormal, "Pending", "pending: "+l.why.Message)

@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/quota"
@@ -18,88 +20,154 @@ import (
 // restore reads from the API, not from a cache that may be behind, which jobs
 // are admitted, and takes their charges and slots into the Ledger. It runs
 // once, before anything is admitted.
-func (j *Jobs) restore(ctx context.Context, nodeExists func(string) bool) error {
+func (j *Jobs) restore(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	list := &kueue.WorkloadList{}
 	if err := j.client.List(ctx, list); err != nil {
 		return fmt.Errorf("listing Workloads: %w", err)
 	}
+	succeeded, err := j.succeededPods(ctx)
+	if err != nil {
+		return err
+	}
 	restored := 0
 	for i := range list.Items {
 		wl := &list.Items[i]
 		owner := metav1.GetControllerOf(wl)
-		if owner == nil || !isAdmitted(wl) || isFinished(wl) || wl.Status.Admission == nil {
+		if owner == nil || !claimsAdmission(wl) || j.kinds[groupKindOf(owner)] == nil {
 			continue
 		}
-		kind := j.kinds[groupKindOf(owner)]
-		if kind == nil {
-			continue
-		}
-		obj := kind.New()
-		key := types.NamespacedName{Namespace: wl.Namespace, Name: owner.Name}
-		if err := j.client.Get(ctx, key, obj); err != nil {
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("reading %s %s: %w", owner.Kind, key, err)
-			}
-			continue
-		}
-		if obj.GetUID() != owner.UID {
-			continue
-		}
-		job, managed, _, err := kind.Read(ctx, j.client, obj)
+		job, err := j.readOwner(ctx, wl.Namespace, owner)
 		if err != nil {
-			return fmt.Errorf("reading the pod sets of %s %s: %w", owner.Kind, key, err)
+			return err
 		}
-		if !managed {
-			continue
+		if job != nil {
+			j.ledger.restore(job, wl, succeeded[job.PodOwnerUID])
+			restored++
 		}
-		if err := j.ledger.restore(job, wl, nodeExists); err != nil {
-			logger.Error(err, "An admitted job is not taken over as it was", "workload", klog.KObj(wl))
-		}
-		restored++
 	}
 	logger.Info("Admitted jobs taken over from the API", "jobs", restored)
 	return nil
 }
 
-// restore takes an admitted job in as its Workload has it. Slots whose node is
-// gone, or which the Workload does not name, are planned anew.
-func (l *Ledger) restore(job *workload.Job, wl *kueue.Workload, nodeExists func(string) bool) error {
+// readOwner reads the owner of a Workload from the API; nil if it is gone or
+// not managed.
+func (j *Jobs) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*workload.Job, error) {
+	kind := j.kinds[groupKindOf(owner)]
+	obj := kind.New()
+	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
+	if err := j.client.Get(ctx, key, obj); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, key, err)
+		}
+		return nil, nil
+	}
+	if obj.GetUID() != owner.UID {
+		return nil, nil
+	}
+	job, managed, _, err := kind.Read(ctx, j.client, obj)
+	if err != nil {
+		return nil, fmt.Errorf("reading the pod sets of %s %s: %w", owner.Kind, key, err)
+	}
+	if !managed {
+		return nil, nil
+	}
+	return job, nil
+}
+
+// succeededPods are the pods that have succeeded, by the UID of their owner:
+// the scheduler's own informer does not show them.
+func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, error) {
+	list := &corev1.PodList{}
+	err := j.client.List(ctx, list, client.HasLabels{jobset.JobSetUIDKey}, client.MatchingFields{"status.phase": string(corev1.PodSucceeded)})
+	if err != nil {
+		return nil, fmt.Errorf("listing pods that have succeeded: %w", err)
+	}
+	out := map[types.UID][]*corev1.Pod{}
+	for i := range list.Items {
+		if owner, _, ok := workload.SlotOf(&list.Items[i]); ok {
+			out[owner] = append(out[owner], &list.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// restore takes an admitted job in, once.
+func (l *Ledger) restore(job *workload.Job, wl *kueue.Workload, succeeded []*corev1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.jobs[job.Owner.UID]; e != nil && e.state != Pending {
-		return nil
+		return
 	}
-	e := &entry{job: job, workload: wl, state: Pending, version: 1}
+	e := l.takeOver(job, wl, succeeded)
+	if job.Finish != nil || job.Deleting {
+		l.end(e)
+	}
+	l.effects.Sync(keyOf(job.Owner))
+}
+
+// takeOver makes an admitted job's entry as its Workload has it. Slots whose
+// node is gone, or which the Workload does not name, are planned anew; those
+// whose pod has succeeded are done. A job that was being stopped goes on
+// leaving.
+func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*corev1.Pod) *entry {
+	if len(job.PodSets) == 0 {
+		// The pod templates are away; the Workload has a copy.
+		copied := *job
+		copied.PodSets = podSetsOf(wl)
+		job = &copied
+	}
+	e := newEntry(job)
+	e.workload, e.version = wl, 1
 	if wl.Spec.Priority != nil {
 		e.priority = *wl.Spec.Priority
 	}
-	l.jobs[job.Owner.UID], l.byName[keyOf(job.Owner)] = e, job.Owner.UID
+	l.jobs[job.Owner.UID] = e
 	e.assignment = assignmentOf(job, wl.Status.Admission)
 	l.quota.Charge(job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage)
 	for i := range job.PodSets {
-		set := &setSlots{set: job.PodSets[i]}
 		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
-		for k := range int(job.PodSets[i].Count) {
-			s := &slot{}
-			if k < len(nodes) && nodeExists(nodes[k]) {
-				s.node = nodes[k]
+		for k := range nodes {
+			if !l.nodeExists(nodes[k]) {
+				nodes[k] = ""
 			}
-			set.slots = append(set.slots, s)
 		}
-		e.sets = append(e.sets, set)
+		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
+	}
+	for _, pod := range succeeded {
+		if _, w, ok := workload.SlotOf(pod); ok {
+			if set := e.set(w.PodSet); set != nil {
+				set.succeeded++
+				set.retire(w)
+			}
+		}
 	}
 	e.move(evRestored)
 	if job.PodOwnerUID != "" {
 		l.podOwners[job.PodOwnerUID] = job.Owner.UID
 		l.adopt(job.PodOwnerUID)
 	}
-	err := l.holdAll(e, prototypes(e, e.assignment, l.quota))
-	if job.Finish != nil || job.Deleting {
-		l.end(e)
+	if err := l.holdAll(e, prototypes(e, e.assignment, l.quota)); err != nil {
+		l.logger.Error(err, "Holding the slots of a job taken over", "workload", klog.KObj(wl))
 	}
-	l.effects.Sync(keyOf(job.Owner))
-	return err
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+		l.evict(e, eviction{reason: c.Reason, message: c.Message})
+	}
+	l.touch()
+	return e
+}
+
+// podSetsOf are the pod sets that a Workload was made with.
+func podSetsOf(wl *kueue.Workload) []workload.PodSet {
+	var out []workload.PodSet
+	for i := range wl.Spec.PodSets {
+		ps := &wl.Spec.PodSets[i]
+		out = append(out, workload.PodSet{
+			Name: string(ps.Name), Count: ps.Count, Completions: ps.Count, PodsPerReplica: ps.Count,
+			Template: ps.Template, Topology: ps.TopologyRequest,
+		})
+	}
+	return out
 }
 
 func nodesOf(a *kueue.Admission, podSet string) []string {

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/workload"
 )
@@ -12,14 +11,14 @@ import (
 // cache), in flight or bound (the real pod counts there), done, or lost (its
 // node is gone and a new one is being looked for).
 type slot struct {
-	node string
+	set   *setSlots
+	index int
+	node  string
 	// hold is the phantom in the scheduler's cache; nil while the slot's own
 	// pod takes up the room.
 	hold *corev1.Pod
 	// pod is the live pod of this slot, bound or not; nil while there is none.
 	pod *corev1.Pod
-	// next is a pod of this slot that appeared while pod is still terminating.
-	next *corev1.Pod
 	// inFlight: the scheduler has taken pod out of its queue and not given it
 	// back, so its phantom is off.
 	inFlight bool
@@ -41,28 +40,83 @@ func (s *slot) lost() bool { return !s.done && s.node == "" }
 type setSlots struct {
 	set   workload.PodSet
 	slots []*slot
+	// succeeded is the number of pods of the set that succeeded.
+	succeeded int32
 }
 
-// find returns the slot that a pod with w belongs to: by its index where the
-// kind numbers its pods, else the slot that has the pod, else a free one.
-func (s *setSlots) find(w workload.Slot, uid types.UID) *slot {
+// newSet returns slots on the nodes named, one for each pod of the set. Slots
+// beyond the nodes are lost.
+func newSet(ps workload.PodSet, nodes []string) *setSlots {
+	set := &setSlots{set: ps}
+	for i := range int(ps.Count) {
+		s := &slot{set: set, index: i}
+		if i < len(nodes) {
+			s.node = nodes[i]
+		}
+		set.slots = append(set.slots, s)
+	}
+	return set
+}
+
+// own is the slot that w names, where each pod of the set has a slot of its
+// own; nil where pods share slots one after the other.
+func (s *setSlots) own(w workload.Slot) (sl *slot, numbered bool) {
 	i, ok := s.set.Index(w)
 	switch {
 	case !ok || int(i) >= len(s.slots):
-		return nil
-	case i != workload.AnySlot:
-		return s.slots[i]
+		return nil, true
+	case i == workload.AnySlot || s.set.Completions > s.set.Count:
+		return nil, false
 	}
-	var free *slot
+	return s.slots[i], true
+}
+
+// free is the slot that a new pod may take, nil if there is none now.
+func (s *setSlots) free(w workload.Slot) *slot {
+	if own, numbered := s.own(w); numbered {
+		if own == nil || own.pod != nil {
+			return nil
+		}
+		return own
+	}
+	var done *slot
 	for _, sl := range s.slots {
 		switch {
-		case sl.pod != nil && sl.pod.UID == uid:
+		case sl.pod != nil:
+		case !sl.done:
 			return sl
-		case free == nil && sl.pod == nil && !sl.done:
-			free = sl
+		case done == nil:
+			done = sl
 		}
 	}
-	return free
+	return done
+}
+
+// retire marks a slot as done after a pod of it has succeeded, if the set has
+// fewer pods to come than slots. It returns the slot, nil if none is done.
+func (s *setSlots) retire(w workload.Slot) *slot {
+	var done int32
+	for _, sl := range s.slots {
+		if sl.done {
+			done++
+		}
+	}
+	if later := max(s.set.Completions, s.set.Count) - s.set.Count; s.succeeded-later <= done {
+		return nil
+	}
+	if own, numbered := s.own(w); numbered {
+		if own == nil || own.pod != nil || own.done {
+			return nil
+		}
+		own.done = true
+		return own
+	}
+	sl := s.free(w)
+	if sl == nil || sl.done {
+		return nil
+	}
+	sl.done = true
+	return sl
 }
 
 // ready says whether every slot of the set has its pod or needs none: the

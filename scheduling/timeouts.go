@@ -19,6 +19,8 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 			return
 		case <-tick.C():
 			j.ledger.expire(j.timing.StartTimeout)
+			// Some reasons are worth telling only when they last.
+			j.effects.Report()
 		}
 	}
 }

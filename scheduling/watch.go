@@ -3,11 +3,11 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,87 +42,92 @@ func watchCluster(l *Ledger, f informers.SharedInformerFactory) error {
 	return nil
 }
 
-// watched are the kinds without which no job can be admitted. A kind of job
-// that is not installed is not among them.
-func (j *Jobs) watched() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{
-		kueue.SchemeGroupVersion.WithKind("ResourceFlavor"),
-		kueue.SchemeGroupVersion.WithKind("ClusterQueue"),
-		kueue.SchemeGroupVersion.WithKind("LocalQueue"),
-		kueue.SchemeGroupVersion.WithKind("WorkloadPriorityClass"),
-		kueue.SchemeGroupVersion.WithKind("Workload"),
-		jobset.SchemeGroupVersion.WithKind("JobSet"),
-	}
+// source is one kind of object that the Ledger learns from.
+type source struct {
+	gvk     schema.GroupVersionKind
+	obj     client.Object
+	handler toolscache.ResourceEventHandler
+	// needed sources must be read before anything is admitted.
+	needed bool
 }
 
-// watchJobs feeds the Ledger with queues, flavors, owners and Workloads.
-func (j *Jobs) watchJobs(ctx context.Context, c cache.Cache) error {
+// sources are the queues, flavors, priorities, Workloads and owners.
+func (j *Jobs) sources() []source {
 	l := j.ledger
-	for _, w := range []struct {
-		obj client.Object
-		h   toolscache.ResourceEventHandler
-	}{
-		{&kueue.ResourceFlavor{}, handler(func(_, o *kueue.ResourceFlavor) {
+	of := kueue.SchemeGroupVersion.WithKind
+	out := []source{
+		{of("ResourceFlavor"), &kueue.ResourceFlavor{}, handler(func(_, o *kueue.ResourceFlavor) {
 			l.UpdateQuota(func(t *quota.Tree) { t.SetFlavor(o) })
-		}, func(o *kueue.ResourceFlavor) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteFlavor(o.Name) }) })},
-		{&kueue.ClusterQueue{}, handler(func(old, o *kueue.ClusterQueue) {
-			if old == nil || old.Generation != o.Generation || old.DeletionTimestamp != o.DeletionTimestamp {
+		}, func(o *kueue.ResourceFlavor) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteFlavor(o.Name) }) }), true},
+		{of("ClusterQueue"), &kueue.ClusterQueue{}, handler(func(old, o *kueue.ClusterQueue) {
+			if old == nil || old.Generation != o.Generation || !old.DeletionTimestamp.Equal(o.DeletionTimestamp) {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetClusterQueue(o) })
 			}
-		}, func(o *kueue.ClusterQueue) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) }) })},
-		{&kueue.LocalQueue{}, handler(func(old, o *kueue.LocalQueue) {
+		}, func(o *kueue.ClusterQueue) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) }) }), true},
+		{of("LocalQueue"), &kueue.LocalQueue{}, handler(func(old, o *kueue.LocalQueue) {
 			if old == nil || old.Generation != o.Generation {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetLocalQueue(o) })
 			}
 		}, func(o *kueue.LocalQueue) {
 			l.UpdateQuota(func(t *quota.Tree) { t.DeleteLocalQueue(client.ObjectKeyFromObject(o)) })
-		})},
-		{&kueue.WorkloadPriorityClass{}, handler(func(_, _ *kueue.WorkloadPriorityClass) { l.resyncBlocked() }, func(*kueue.WorkloadPriorityClass) {})},
-		{&schedulingv1.PriorityClass{}, handler(func(_, _ *schedulingv1.PriorityClass) { l.resyncBlocked() }, func(*schedulingv1.PriorityClass) {})},
-		{&kueue.Workload{}, handler(func(_, o *kueue.Workload) { j.workloadSeen(o) }, j.workloadGone)},
-		{&jobset.JobSet{}, handler(func(_, o *jobset.JobSet) { j.jobSetSeen(ctx, o) }, func(o *jobset.JobSet) {
+		}), true},
+		{of("WorkloadPriorityClass"), &kueue.WorkloadPriorityClass{},
+			handler(func(_, _ *kueue.WorkloadPriorityClass) { l.resyncBlocked() }, func(*kueue.WorkloadPriorityClass) {}), true},
+		{of("Workload"), &kueue.Workload{}, handler(func(_, o *kueue.Workload) { j.workloadSeen(o) }, j.workloadGone), true},
+		{schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), &schedulingv1.PriorityClass{},
+			handler(func(_, _ *schedulingv1.PriorityClass) { l.resyncBlocked() }, func(*schedulingv1.PriorityClass) {}), true},
+		{jobset.SchemeGroupVersion.WithKind("JobSet"), &jobset.JobSet{}, handler(func(_, o *jobset.JobSet) { j.sync(o) }, func(o *jobset.JobSet) {
 			l.ForgetPodOwner(o.UID)
 			j.sync(o)
-		})},
-	} {
-		if err := watch(ctx, c, w.obj, w.h); err != nil {
-			return err
-		}
+		}), true},
 	}
 	for _, kind := range []string{"ClusterTrainingRuntime", "TrainingRuntime"} {
+		gvk := schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: kind}
 		runtime := &metav1.PartialObjectMetadata{}
-		runtime.SetGroupVersionKind(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: kind})
+		runtime.SetGroupVersionKind(gvk)
 		changed := func(*metav1.PartialObjectMetadata) { l.resyncBlocked() }
-		err := watch(ctx, c, runtime, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed))
-		if err != nil && !apimeta.IsNoMatchError(err) {
-			return err
-		}
+		out = append(out, source{gvk, runtime, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed), false})
 	}
-	for _, k := range j.kinds {
-		if k.GroupVersionKind().GroupKind() == jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind() {
+	for gk, k := range j.kinds {
+		if gk == jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind() {
 			continue
 		}
-		gk := k.GroupVersionKind().GroupKind()
 		enqueue := func(o client.Object) {
-			l.effects.Sync(JobKey{Group: gk.Group, Kind: gk.Kind, NamespacedName: client.ObjectKeyFromObject(o)})
+			l.effects.Sync(JobKey{Group: gk.Group, Kind: gk.Kind, NamespacedName: client.ObjectKeyFromObject(o), UID: o.GetUID()})
 		}
-		err := watch(ctx, c, k.New(), handler(func(_, o client.Object) { enqueue(o) }, enqueue))
-		if apimeta.IsNoMatchError(err) {
-			klog.FromContext(ctx).Info("A kind of job is not installed and is not managed until a restart", "kind", gk)
-		} else if err != nil {
-			return err
-		}
+		out = append(out, source{k.GroupVersionKind(), k.New(), handler(func(_, o client.Object) { enqueue(o) }, enqueue), false})
 	}
-	return nil
+	return out
 }
 
-func watch(ctx context.Context, c cache.Cache, obj client.Object, h toolscache.ResourceEventHandler) error {
-	informer, err := c.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watching %T: %w", obj, err)
+// watchSource watches one kind, as soon as it is served, and returns when all
+// that exists of it has been told.
+func (j *Jobs) watchSource(ctx context.Context, c cache.Cache, s source) error {
+	logger := klog.FromContext(ctx)
+	for first := true; ; first = false {
+		_, err := j.client.RESTMapper().RESTMapping(s.gvk.GroupKind(), s.gvk.Version)
+		if err == nil {
+			break
+		}
+		if first {
+			logger.Info("Waiting for a kind to be served", "kind", s.gvk.GroupKind(), "needed", s.needed, "err", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-j.clock.After(5 * time.Second):
+		}
 	}
-	if _, err := informer.AddEventHandler(h); err != nil {
-		return fmt.Errorf("watching %T: %w", obj, err)
+	informer, err := c.GetInformer(ctx, s.obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", s.gvk.GroupKind(), err)
+	}
+	told, err := informer.AddEventHandler(s.handler)
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", s.gvk.GroupKind(), err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), told.HasSynced) {
+		return fmt.Errorf("watching %s: %w", s.gvk.GroupKind(), ctx.Err())
 	}
 	return nil
 }
@@ -147,45 +152,19 @@ func (j *Jobs) workloadGone(wl *kueue.Workload) {
 	j.syncOwner(wl.Namespace, owner)
 }
 
-// jobSetSeen has the owner of a JobSet's pods looked at: the TrainJob that
-// controls it, or the JobSet itself.
-func (j *Jobs) jobSetSeen(ctx context.Context, js *jobset.JobSet) {
-	j.sync(js)
-	if managed, err := j.managesPodsOf(ctx, js); err != nil {
-		klog.FromContext(ctx).Error(err, "Reading who owns a JobSet", "jobSet", klog.KObj(js))
-	} else if !managed {
-		j.ledger.Unmanaged(js.UID)
-	}
-}
-
-// managesPodsOf says whether a JobSet's pods belong to a job of Muster's.
-func (j *Jobs) managesPodsOf(ctx context.Context, js *jobset.JobSet) (bool, error) {
-	obj, gk := client.Object(js), jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind()
-	if owner := metav1.GetControllerOf(js); owner != nil {
-		if ownerKind := groupKindOf(owner); j.kinds[ownerKind] != nil {
-			parent := j.kinds[ownerKind].New()
-			if err := j.reader.Get(ctx, types.NamespacedName{Namespace: js.Namespace, Name: owner.Name}, parent); err != nil {
-				// The parent is not read yet, or gone: it decides when it comes.
-				return true, client.IgnoreNotFound(err)
-			}
-			obj, gk = parent, ownerKind
-		}
-	}
-	_, managed, _, err := j.kinds[gk].Read(ctx, j.reader, obj)
-	return managed, err
-}
-
+// sync has the owner of a JobSet's pods looked at: the TrainJob that controls
+// it, or the JobSet itself.
 func (j *Jobs) sync(js *jobset.JobSet) {
 	if owner := metav1.GetControllerOf(js); owner != nil && j.kinds[groupKindOf(owner)] != nil {
 		j.syncOwner(js.Namespace, owner)
 		return
 	}
-	j.effects.Sync(JobKey{Group: jobset.SchemeGroupVersion.Group, Kind: "JobSet", NamespacedName: client.ObjectKeyFromObject(js)})
+	j.effects.Sync(JobKey{Group: jobset.SchemeGroupVersion.Group, Kind: "JobSet", NamespacedName: client.ObjectKeyFromObject(js), UID: js.UID})
 }
 
 func (j *Jobs) syncOwner(namespace string, owner *metav1.OwnerReference) {
 	gk := groupKindOf(owner)
-	j.effects.Sync(JobKey{Group: gk.Group, Kind: gk.Kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}})
+	j.effects.Sync(JobKey{Group: gk.Group, Kind: gk.Kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}, UID: owner.UID})
 }
 
 func groupKindOf(owner *metav1.OwnerReference) schema.GroupKind {

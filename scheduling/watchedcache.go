@@ -26,6 +26,21 @@ func (l *Ledger) Attach(c internalcache.Cache) internalcache.Cache {
 	return watchedCache{Cache: c, ledger: l}
 }
 
+// AddPod tells of a pod that is on a node once the cache counts it, so that
+// its phantom goes only then.
+func (c watchedCache) AddPod(logger klog.Logger, pod *corev1.Pod) error {
+	err := c.Cache.AddPod(logger, pod)
+	c.ledger.bound(pod)
+	return err
+}
+
+// UpdatePod tells of changes of a pod that is on a node.
+func (c watchedCache) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
+	err := c.Cache.UpdatePod(logger, old, pod)
+	c.ledger.bound(pod)
+	return err
+}
+
 // RemovePod puts a slot's phantom in before its pod is out.
 func (c watchedCache) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
 	c.ledger.vanished(pod)

@@ -55,6 +55,10 @@ type PodSet struct {
 	Name string
 	// Count is the number of pods that exist at the same time.
 	Count int32
+	// Completions is the number of pods that must succeed over the life of the
+	// set. It is above Count where pods follow each other in fewer slots, and
+	// never below.
+	Completions int32
 	// PodsPerReplica is the number of pods in each of the replicas that the
 	// set is made of (min(parallelism, completions) of each Job of a
 	// replicated job). Index turns a Slot into an index of the set with it.

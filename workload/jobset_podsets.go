@@ -67,6 +67,7 @@ func podSets(jobs []jobset.ReplicatedJob, startup *jobset.StartupPolicy) ([]PodS
 		podSets = append(podSets, PodSet{
 			Name:           rj.Name,
 			Count:          int32(count),
+			Completions:    completions(rj, int32(count)),
 			PodsPerReplica: perReplica,
 			Phase:          phase[rj.Name],
 			Template:       rj.Template.Spec.Template,
@@ -81,6 +82,13 @@ func podSets(jobs []jobset.ReplicatedJob, startup *jobset.StartupPolicy) ([]PodS
 func podsPerReplica(rj *jobset.ReplicatedJob) int32 {
 	parallelism := ptr.Deref(rj.Template.Spec.Parallelism, 1)
 	return min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
+}
+
+// completions is how many pods of the replicated job must succeed: the Jobs'
+// own number where it is above the pods that they run at a time.
+func completions(rj *jobset.ReplicatedJob, count int32) int32 {
+	each := int64(ptr.Deref(rj.Template.Spec.Completions, 0))
+	return max(count, int32(min(each*int64(rj.Replicas), math.MaxInt32)))
 }
 
 // phases orders replicated jobs in time: in their order in the list where the

@@ -1,0 +1,115 @@
+package scheduling
+
+import (
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// admission is what an admission writes: a copy taken under the lock.
+type admission struct {
+	job        *workload.Job
+	workload   *kueue.Workload
+	assignment *quota.Assignment
+	nodes      [][]string
+	state      State
+	message    string
+}
+
+// admissionOf returns what is to be written for a job that is admitting, or
+// was admitted and has changed nodes.
+func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil || (e.state != Admitting && e.state != Admitted) || e.workload == nil {
+		return admission{}, false
+	}
+	a := admission{job: e.job, workload: e.workload, assignment: e.assignment, state: e.state}
+	for _, set := range e.sets {
+		var nodes []string
+		for _, s := range set.slots {
+			if s.node == "" && !s.done {
+				// A lost slot is written when it has a node again.
+				return admission{}, false
+			}
+			nodes = append(nodes, s.node)
+		}
+		a.nodes = append(a.nodes, nodes)
+	}
+	a.message = fmt.Sprintf("%s on %s from queue %s", amount(e.gpus(), e.podCount()), nodeRange(e.nodes()), e.job.Queue)
+	return a, true
+}
+
+// outcome is what is known of a write to the API.
+type outcome int
+
+const (
+	// wrote: the API has what was written.
+	wrote outcome = iota
+	// refused: the API has something else, and our write will not come.
+	refused
+	// unknown: the write may or may not have come through.
+	unknown
+)
+
+// outcomeOf tells from an error whether a write with a resource version can
+// still have an effect.
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return wrote
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err),
+		apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err), apierrors.IsTooManyRequests(err):
+		return refused
+	default:
+		return unknown
+	}
+}
+
+// written records the outcome of writing an admission; latest is the newest
+// Workload known. It reports whether the job is admitted now and was not
+// before. While the outcome is unknown charge and holds stay, and the write is
+// tried again.
+func (l *Ledger) written(uid types.UID, latest *kueue.Workload, result outcome, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil {
+		return false
+	}
+	if e.newer(latest) {
+		e.workload = latest
+	}
+	switch {
+	case result == unknown || e.state == Admitted:
+		return false
+	case result == wrote:
+		e.move(evWritten)
+		l.effects.Sync(keyOf(e.job.Owner))
+		if e.state != Admitted {
+			return false
+		}
+		l.wakeAll(e)
+		l.effects.Report()
+		return true
+	}
+	if e.move(evRefused) && e.state == Pending {
+		l.dropHolds(e)
+		l.quota.Release(uid)
+		l.unseat(e)
+		e.assignment, e.tried = nil, 0
+		if !apierrors.IsConflict(err) {
+			// Not at once again: the API refuses for a reason of its own.
+			e.requeueAt = l.clock.Now().Add(time.Second)
+		}
+		l.touch()
+	}
+	return false
+}

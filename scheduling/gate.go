@@ -1,0 +1,127 @@
+package scheduling
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MayEnter is the gate: whether the pod may be scheduled now, and if not, why.
+// It runs under the scheduling queue's lock.
+func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, e, _ := l.jobOf(pod)
+	switch {
+	case m == foreign:
+		return true, ""
+	case m == stray:
+		return false, "waiting for the job that owns the pod to be read"
+	case !e.letsIn():
+		return false, "waiting for its job to be admitted"
+	}
+	s, seated := e.seats[pod.UID]
+	switch {
+	case !seated:
+		return false, "waiting for the pod before it to leave its slot"
+	case s.node == "":
+		return false, "waiting for a new node"
+	case !e.groupReady(s.set.set.Phase):
+		return false, "waiting for the other pods of its gang"
+	}
+	return true, ""
+}
+
+// Take is called when the scheduler has popped a pod and is about to schedule
+// it: the pod's phantom makes room for the pod. A pod that is being deleted
+// will be skipped by the scheduler without a word, so its phantom stays.
+func (l *Ledger) Take(pod *corev1.Pod) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, e, _ := l.jobOf(pod)
+	if m != member || !e.letsIn() || pod.DeletionTimestamp != nil {
+		return
+	}
+	s, seated := e.seats[pod.UID]
+	if !seated || s.bound || s.node == "" || s.pod.DeletionTimestamp != nil {
+		return
+	}
+	s.inFlight = true
+	l.dropHold(s)
+}
+
+// NodeFor returns the planned node of a pod that was taken. managed is false
+// for pods that Muster leaves to the scheduler; node is empty for a member
+// that has no slot to go to now.
+func (l *Ledger) NodeFor(pod *corev1.Pod) (node string, managed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, e, _ := l.jobOf(pod)
+	switch m {
+	case foreign:
+		return "", false
+	case stray:
+		return "", true
+	}
+	if s, seated := e.seats[pod.UID]; seated && s.inFlight {
+		return s.node, true
+	}
+	return "", true
+}
+
+// Reserve records that the pod has its node, and returns whether it must wait
+// for others of its start group, or else who may go on with it.
+func (l *Ledger) Reserve(pod *corev1.Pod) (wait bool, release []types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, e, _ := l.jobOf(pod)
+	if m != member {
+		return false, nil
+	}
+	s, seated := e.seats[pod.UID]
+	if !seated || !s.inFlight {
+		return false, nil
+	}
+	s.reserved = true
+	for _, g := range e.group(s.set.set.Phase) {
+		for _, o := range g.slots {
+			switch {
+			case o.done || o.bound:
+			case !o.reserved:
+				return true, nil
+			case o != s:
+				release = append(release, o.pod.UID)
+			}
+		}
+	}
+	return false, release
+}
+
+// GiveBack records that a pod which was taken will not be bound now. Its slot
+// is held again before the scheduler's cache frees the room. With replan, a
+// slot whose pod was refused there gives up its node, so that a new one is
+// looked for; a pod that was past that and is sent back keeps it.
+func (l *Ledger) GiveBack(pod *corev1.Pod, replan bool) (managed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, e, _ := l.jobOf(pod)
+	if m == foreign {
+		return false
+	}
+	if m == stray {
+		return true
+	}
+	s, seated := e.seats[pod.UID]
+	if !seated || s.bound || !s.inFlight {
+		return true
+	}
+	s.inFlight, s.reserved = false, false
+	switch {
+	case e.state == Leaving:
+		l.effects.Sync(keyOf(e.job.Owner))
+	case replan && e.state == Admitted:
+		l.lose(e, s)
+	default:
+		l.holdAgain(e, s)
+	}
+	return true
+}

@@ -1,0 +1,89 @@
+package scheduling
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// evict begins to stop a job that is charged. It is a no-op for a job that is
+// leaving already.
+func (l *Ledger) evict(e *entry, why eviction) {
+	if e.state == Leaving || !e.move(evEvict) {
+		return
+	}
+	e.eviction = &why
+	l.leave(e, why.message)
+}
+
+// end begins to release a job whose owner has finished or is deleted.
+func (l *Ledger) end(e *entry) {
+	if e.ended {
+		return
+	}
+	e.ended = true
+	if e.move(evEnd) && e.state == Leaving {
+		l.leave(e, "the job has ended")
+	}
+	l.effects.Sync(keyOf(e.job.Owner))
+	l.effects.Report()
+}
+
+// leave gives up the holds of slots without a pod; slots with a pod on a node
+// stay until it is gone.
+func (l *Ledger) leave(e *entry, message string) {
+	l.dropHolds(e)
+	var back []types.UID
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if s.reserved && !s.bound {
+				back = append(back, s.pod.UID)
+			}
+		}
+	}
+	if len(back) > 0 {
+		l.effects.Return(back, message)
+	}
+	l.effects.Sync(keyOf(e.job.Owner))
+	l.touch()
+}
+
+// left ends the charge of a job that is off its nodes, after the API has been
+// told: nobody is admitted on a quota that the API still shows as taken. A
+// job that has ended is forgotten.
+func (l *Ledger) left(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil {
+		return
+	}
+	if e.state == Leaving && !e.occupied() {
+		ev := evReleased
+		if e.ended {
+			ev = evReleasedEnded
+		}
+		e.move(ev)
+		l.dropHolds(e)
+		l.quota.Release(uid)
+		l.unseat(e)
+		e.assignment, e.lateSince, e.tried = nil, time.Time{}, 0
+		e.requeueAt = requeueAt(e.workload)
+		l.touch()
+	}
+	if e.state == Gone {
+		l.forget(e)
+	}
+}
+
+// forget removes a job that is gone from every index.
+func (l *Ledger) forget(e *entry) {
+	uid := e.job.Owner.UID
+	delete(l.jobs, uid)
+	for owner, job := range l.podOwners {
+		if job == uid {
+			delete(l.podOwners, owner)
+		}
+	}
+	l.effects.Report()
+}

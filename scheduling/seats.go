@@ -1,0 +1,160 @@
+package scheduling
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// place seats the pods of a job that have no slot, as far as slots are free.
+func (l *Ledger) place(e *entry) {
+	pods := slices.SortedFunc(maps.Values(e.unplaced), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	phases := map[int]bool{}
+	for _, pod := range pods {
+		_, w, ok := workload.SlotOf(pod)
+		set := e.set(w.PodSet)
+		if !ok || set == nil {
+			continue
+		}
+		s := set.free(w)
+		if s == nil {
+			continue
+		}
+		delete(e.unplaced, pod.UID)
+		e.seats[pod.UID] = s
+		s.pod = pod
+		if s.done {
+			// Its set begins again (a JobSet restart): the slot's room was
+			// given away, so a new node is looked for.
+			s.done, s.node = false, ""
+			set.succeeded = max(0, set.succeeded-1)
+			l.touch()
+		}
+		if pod.Spec.NodeName != "" {
+			l.occupy(e, s, pod)
+		}
+		phases[set.set.Phase] = true
+	}
+	for phase := range phases {
+		l.wake(e, phase)
+	}
+}
+
+// occupy records that the pod of a slot is on a node.
+func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
+	s.pod = pod
+	if s.bound {
+		return
+	}
+	s.bound, s.inFlight, s.reserved = true, false, false
+	l.dropHold(s)
+	if s.node != pod.Spec.NodeName {
+		// Someone else chose the node; the planned one is free again.
+		s.node = pod.Spec.NodeName
+		l.touch()
+	}
+	l.wake(e, s.set.set.Phase)
+}
+
+// vacate takes the pod out of its slot; the slot is held again, unless its job
+// is leaving, and passes to a pod that has come for it meanwhile.
+func (l *Ledger) vacate(e *entry, s *slot) {
+	delete(e.seats, s.pod.UID)
+	s.pod, s.bound, s.inFlight, s.reserved = nil, false, false, false
+	if e.state == Leaving {
+		l.effects.Sync(keyOf(e.job.Owner))
+		return
+	}
+	l.holdAgain(e, s)
+	l.place(e)
+}
+
+// lose gives up the node of a slot and sends its waiting siblings back.
+func (l *Ledger) lose(e *entry, s *slot) {
+	l.dropHold(s)
+	s.node = ""
+	var back []types.UID
+	for _, g := range e.group(s.set.set.Phase) {
+		for _, o := range g.slots {
+			if o != s && o.reserved && !o.bound {
+				back = append(back, o.pod.UID)
+			}
+		}
+	}
+	if len(back) > 0 {
+		l.effects.Return(back, "a pod of the gang lost its node")
+	}
+	l.touch()
+}
+
+// unseat leaves a job without slots; its live pods, none of them on a node,
+// wait for the next ones.
+func (l *Ledger) unseat(e *entry) {
+	for uid, s := range e.seats {
+		e.unplaced[uid] = s.pod
+	}
+	clear(e.seats)
+	e.sets = nil
+}
+
+// NodeGone gives up the slots on a node that has been deleted; pods that are
+// bound there are told by their own events.
+func (l *Ledger) NodeGone(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.jobs {
+		if e.state != Admitted {
+			continue
+		}
+		for _, set := range e.sets {
+			for _, s := range set.slots {
+				if s.node == node && !s.occupied() && !s.done {
+					l.lose(e, s)
+				}
+			}
+		}
+	}
+	l.touch()
+}
+
+// wake activates the pods of a start group once it is complete.
+func (l *Ledger) wake(e *entry, phase int) {
+	if e.letsIn() && e.groupReady(phase) {
+		if pods := e.waiting(phase); len(pods) > 0 {
+			l.effects.Activate(pods)
+		}
+	}
+}
+
+func (l *Ledger) wakeAll(e *entry) {
+	phases := map[int]bool{}
+	for _, set := range e.sets {
+		if !phases[set.set.Phase] {
+			phases[set.set.Phase] = true
+			l.wake(e, set.set.Phase)
+		}
+	}
+}
+
+// lostSlots are the jobs that have slots without a node, in queue order.
+func (l *Ledger) lostSlots() []*entry {
+	var out []*entry
+	for _, e := range l.jobs {
+		if e.state != Admitted || e.tried >= l.epoch {
+			continue
+		}
+		for _, set := range e.sets {
+			if slices.ContainsFunc(set.slots, (*slot).lost) {
+				out = append(out, e)
+				break
+			}
+		}
+	}
+	slices.SortFunc(out, (*entry).before)
+	return out
+}
