@@ -145,12 +145,13 @@ func (e *entry) groupReady(phase int) bool {
 	return true
 }
 
-// waiting are the pods of the start group that are not yet bound.
+// waiting are the pods of the start group that are in the scheduling queue, or
+// held before it. Pods that are being scheduled come back by themselves.
 func (e *entry) waiting(phase int) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, set := range e.group(phase) {
 		for _, s := range set.slots {
-			if s.pod != nil && !s.bound {
+			if s.pod != nil && !s.bound && !s.inFlight {
 				out = append(out, s.pod)
 			}
 		}

@@ -221,7 +221,7 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 				return err
 			}
 		}
-		if err := kind.Suspend(ctx, j.client, obj); err != nil && !apierrors.IsNotFound(err) {
+		if err := j.suspend(ctx, kind, obj); err != nil {
 			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
 		if j.ledger.stopped(job.Owner.UID) {
@@ -230,7 +230,14 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		return nil
 	case doResume:
 		logger.V(2).Info("Resuming a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
-		if err := kind.Resume(ctx, j.client, obj, want.infos); err != nil {
+		err := kind.Resume(ctx, j.client, obj, want.infos)
+		var no *reason.Reason
+		if errors.As(err, &no) && no.Class == reason.Misconfigured {
+			// Trying again would not help: it is tried later, or changed.
+			j.ledger.failToStart(job.Owner.UID, no.Message)
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("resuming %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
 		return nil
@@ -242,6 +249,19 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		return j.deleteWorkload(ctx, job)
 	}
 	return errors.New("unknown action")
+}
+
+// suspend suspends the owner as the API has it now: what the cache has may be
+// from before its resumption.
+func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Object) error {
+	current := kind.New()
+	if err := j.client.Get(ctx, client.ObjectKeyFromObject(obj), current); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if current.GetUID() != obj.GetUID() {
+		return nil
+	}
+	return client.IgnoreNotFound(kind.Suspend(ctx, j.client, current))
 }
 
 // settle finds out how a pod that left its node had ended. The scheduler's

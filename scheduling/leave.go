@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // evict begins to stop a job that is charged. It is a no-op for a job that is
@@ -14,6 +15,15 @@ func (l *Ledger) evict(e *entry, why eviction) {
 	}
 	e.eviction = &why
 	l.leave(e, why.message)
+}
+
+// failToStart releases an admitted job whose owner cannot be resumed.
+func (l *Ledger) failToStart(uid types.UID, message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.jobs[uid]; e != nil {
+		l.evict(e, eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, message: "it cannot start: " + message, backOff: true})
+	}
 }
 
 // end begins to release a job whose owner has finished or is deleted.

@@ -121,7 +121,6 @@ func (l *Ledger) record(pod *corev1.Pod) {
 			l.occupy(e, s, pod)
 		case !s.bound:
 			s.pod = pod
-			l.wake(e, s.set.set.Phase)
 		}
 	}
 }

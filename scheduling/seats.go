@@ -58,7 +58,6 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 		s.node = pod.Spec.NodeName
 		l.touch()
 	}
-	l.wake(e, s.set.set.Phase)
 }
 
 // vacate takes the pod out of its slot; the slot is held again, unless its job
