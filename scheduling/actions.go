@@ -42,15 +42,16 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 	e := l.jobs[job.Owner.UID]
 	if e == nil {
 		switch {
-		case claimsAdmission(wl):
-			// Admitted by someone before us: it is charged like our own.
-			e = l.takeOver(job, wl, nil)
 		case job.Deleting:
 			return action{}
 		case job.Finish != nil:
 			return action{do: doFinish}
+		case claimsAdmission(wl):
+			// Admitted by someone before us: it is charged like our own.
+			e = l.takeOver(job, wl, nil)
 		default:
 			e = newEntry(job)
+			e.requeueAt = requeueAt(wl)
 			l.jobs[job.Owner.UID] = e
 		}
 	}
@@ -102,7 +103,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 // it was admitted with: what is charged and held stands until the job leaves.
 // A job that asks for something else now is stopped, and admitted anew.
 func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
-	if sameRequest(e.job, job) {
+	if sameSize(e.job, job) {
 		return job
 	}
 	kept := *job
@@ -121,6 +122,22 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 // sameRequest says that two readings of a job ask for the same.
 func sameRequest(a, b *workload.Job) bool {
 	return a.Queue == b.Queue && equality.Semantic.DeepEqual(a.PodSets, b.PodSets)
+}
+
+// sameSize says that two readings of a job take the same quota and the same
+// room; their templates may differ in what matters to neither.
+func sameSize(a, b *workload.Job) bool {
+	if a.Queue != b.Queue || len(a.PodSets) != len(b.PodSets) {
+		return false
+	}
+	for i := range a.PodSets {
+		x, y := &a.PodSets[i], &b.PodSets[i]
+		if x.Name != y.Name || x.Count != y.Count ||
+			!equality.Semantic.DeepEqual(workload.Requests(&x.Template), workload.Requests(&y.Template)) {
+			return false
+		}
+	}
+	return true
 }
 
 // want is the step that brings the owner towards the entry's state.

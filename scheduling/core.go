@@ -122,6 +122,7 @@ func (c *Core) watchJobs(ctx context.Context, watched chan<- struct{}) {
 func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 	logger := klog.FromContext(ctx)
 	done := make(chan struct{})
+	c.jobs.run(ctx)
 	go func() {
 		select {
 		case <-ctx.Done():
@@ -142,7 +143,6 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 		}
 		close(done)
 		c.Ledger.Restored()
-		c.jobs.run(ctx)
 		(&reporter{Jobs: c.jobs, said: map[types.UID]said{}}).run(ctx)
 	}()
 	select {

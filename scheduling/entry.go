@@ -58,8 +58,6 @@ type eviction struct {
 	message string
 	// backOff: the job waits before it is tried again, longer each time.
 	backOff bool
-	// written: the Workload carries the condition.
-	written bool
 }
 
 func (e *entry) String() string {

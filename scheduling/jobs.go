@@ -116,10 +116,15 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
 	if !managed {
-		if err := j.disown(ctx, obj); err != nil {
+		if err := j.leftBehind(ctx, kind, obj.GetUID()); err != nil {
 			return err
 		}
-		return j.leftBehind(ctx, kind, obj.GetUID())
+		return j.disown(ctx, obj)
+	}
+	if !j.ledger.isRestored() {
+		// Only pods of no queue are let go before.
+		j.effects.jobs.AddAfter(key, restoreSoon)
+		return nil
 	}
 	var wl *kueue.Workload
 	if no == nil && !job.Deleting {
@@ -225,7 +230,7 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
 		if j.ledger.stopped(job.Owner.UID) {
-			j.note(job, corev1.EventTypeNormal, "Suspended", want.message)
+			j.note(job, "Suspended", "Evict", want.message)
 		}
 		return nil
 	case doResume:
@@ -286,9 +291,15 @@ func (j *Jobs) settle(ctx context.Context, s settle) error {
 	return nil
 }
 
-// note records an event on the job's owner.
-func (j *Jobs) note(job *workload.Job, eventType, why, message string) {
-	j.recorder.Eventf(ownerObject(job), nil, eventType, why, "Admission", "%s", message)
+// restoreSoon is how long a job waits to be looked at again while the admitted
+// jobs are still being read.
+const restoreSoon = 200 * time.Millisecond
+
+// note records an event on the job's owner. Events of the same reason and
+// action are folded into one that keeps its first message, so action says what
+// is new.
+func (j *Jobs) note(job *workload.Job, why, action, message string) {
+	j.recorder.Eventf(ownerObject(job), nil, corev1.EventTypeNormal, why, action, "%s", message)
 }
 
 func ownerObject(job *workload.Job) *metav1.PartialObjectMetadata {

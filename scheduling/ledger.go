@@ -45,6 +45,9 @@ type Ledger struct {
 	// restored is set once the state of the API has been read at start; no
 	// job is admitted before.
 	restored bool
+	// stale: jobs were charged since the reasons of those that wait for nodes
+	// were found.
+	stale bool
 	// rival is why nothing may be admitted at all; nil normally.
 	rival *reason.Reason
 }
@@ -130,6 +133,12 @@ func (l *Ledger) Restored() {
 	l.touch()
 }
 
+func (l *Ledger) isRestored() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.restored
+}
+
 func (l *Ledger) touch() {
 	l.epoch++
 	l.effects.Admit()
@@ -197,6 +206,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	l.place(e)
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage)
 	e.move(evPlanned)
+	l.stale = true
 	e.lateSince, e.why, e.eviction, e.stopSent = time.Time{}, nil, nil, false
 	l.effects.Report()
 	return nil

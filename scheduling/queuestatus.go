@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -23,23 +23,10 @@ func (r *reporter) writeClusterQueue(ctx context.Context, name string, n *count)
 		return client.IgnoreNotFound(err)
 	}
 	want := cq.DeepCopy()
-	want.Status.PendingWorkloads, want.Status.ReservingWorkloads, want.Status.AdmittedWorkloads = n.pending, n.reserving, n.admitted
-	want.Status.FlavorsReservation, want.Status.FlavorsUsage = nil, nil
-	for _, group := range cq.Spec.ResourceGroups {
-		for _, f := range group.Flavors {
-			reserved, used := kueue.FlavorUsage{Name: f.Name}, kueue.FlavorUsage{Name: f.Name}
-			for _, res := range f.Resources {
-				reserved.Resources = append(reserved.Resources, kueue.ResourceUsage{Name: res.Name, Total: n.total(n.reserved, f.Name, res.Name)})
-				used.Resources = append(used.Resources, kueue.ResourceUsage{Name: res.Name, Total: n.total(n.used, f.Name, res.Name)})
-			}
-			want.Status.FlavorsReservation = append(want.Status.FlavorsReservation, reserved)
-			want.Status.FlavorsUsage = append(want.Status.FlavorsUsage, used)
-		}
-	}
-	if n.known {
-		n.active.ObservedGeneration = cq.Generation
-		apimeta.SetStatusCondition(&want.Status.Conditions, n.active)
-	}
+	s := &want.Status
+	s.PendingWorkloads, s.ReservingWorkloads, s.AdmittedWorkloads = n.pending, n.reserving, n.admitted
+	s.FlavorsReservation, s.FlavorsUsage = n.reserved.of(cq), n.used.of(cq)
+	n.setActive(&s.Conditions, cq.Generation)
 	if equality.Semantic.DeepEqual(want.Status, cq.Status) {
 		return nil
 	}
@@ -55,28 +42,15 @@ func (r *reporter) writeLocalQueue(ctx context.Context, name types.NamespacedNam
 	if err := r.reader.Get(ctx, name, lq); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	want := lq.DeepCopy()
-	want.Status.PendingWorkloads, want.Status.ReservingWorkloads, want.Status.AdmittedWorkloads = n.pending, n.reserving, n.admitted
-	want.Status.FlavorsReservation, want.Status.FlavorsUsage = nil, nil
 	cq := &kueue.ClusterQueue{}
 	if err := r.reader.Get(ctx, client.ObjectKey{Name: string(lq.Spec.ClusterQueue)}, cq); client.IgnoreNotFound(err) != nil {
-		return err
+		return fmt.Errorf("reading the ClusterQueue of LocalQueue %s: %w", name, err)
 	}
-	for _, group := range cq.Spec.ResourceGroups {
-		for _, f := range group.Flavors {
-			reserved, used := kueue.LocalQueueFlavorUsage{Name: f.Name}, kueue.LocalQueueFlavorUsage{Name: f.Name}
-			for _, res := range f.Resources {
-				reserved.Resources = append(reserved.Resources, kueue.LocalQueueResourceUsage{Name: res.Name, Total: n.total(n.reserved, f.Name, res.Name)})
-				used.Resources = append(used.Resources, kueue.LocalQueueResourceUsage{Name: res.Name, Total: n.total(n.used, f.Name, res.Name)})
-			}
-			want.Status.FlavorsReservation = append(want.Status.FlavorsReservation, reserved)
-			want.Status.FlavorsUsage = append(want.Status.FlavorsUsage, used)
-		}
-	}
-	if n.known {
-		n.active.ObservedGeneration = lq.Generation
-		apimeta.SetStatusCondition(&want.Status.Conditions, n.active)
-	}
+	want := lq.DeepCopy()
+	s := &want.Status
+	s.PendingWorkloads, s.ReservingWorkloads, s.AdmittedWorkloads = n.pending, n.reserving, n.admitted
+	s.FlavorsReservation, s.FlavorsUsage = local(n.reserved.of(cq)), local(n.used.of(cq))
+	n.setActive(&s.Conditions, lq.Generation)
 	if equality.Semantic.DeepEqual(want.Status, lq.Status) {
 		return nil
 	}
@@ -86,6 +60,54 @@ func (r *reporter) writeLocalQueue(ctx context.Context, name types.NamespacedNam
 	return nil
 }
 
-func (n *count) total(of map[string]map[corev1.ResourceName]int64, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) resource.Quantity {
-	return quota.Quantity(name, of[string(flavor)][name])
+func (n *count) setActive(conditions *[]metav1.Condition, generation int64) {
+	if n.known {
+		n.active.ObservedGeneration = generation
+		apimeta.SetStatusCondition(conditions, n.active)
+	}
+}
+
+// taken is an amount by flavor and resource.
+type taken map[string]map[corev1.ResourceName]int64
+
+func (t taken) add(e *entry) {
+	if e.assignment == nil {
+		return
+	}
+	for cell, v := range e.assignment.Usage {
+		if t[cell.Flavor] == nil {
+			t[cell.Flavor] = map[corev1.ResourceName]int64{}
+		}
+		t[cell.Flavor][cell.Resource] += v
+	}
+}
+
+// of is what is taken of a ClusterQueue, every cell of its quota listed.
+func (t taken) of(cq *kueue.ClusterQueue) []kueue.FlavorUsage {
+	var out []kueue.FlavorUsage
+	for _, group := range cq.Spec.ResourceGroups {
+		for _, f := range group.Flavors {
+			usage := kueue.FlavorUsage{Name: f.Name}
+			for _, res := range f.Resources {
+				usage.Resources = append(usage.Resources, kueue.ResourceUsage{
+					Name: res.Name, Total: quota.Quantity(res.Name, t[string(f.Name)][res.Name]),
+				})
+			}
+			out = append(out, usage)
+		}
+	}
+	return out
+}
+
+// local is usage in the form of a LocalQueue's status.
+func local(usage []kueue.FlavorUsage) []kueue.LocalQueueFlavorUsage {
+	var out []kueue.LocalQueueFlavorUsage
+	for _, u := range usage {
+		l := kueue.LocalQueueFlavorUsage{Name: u.Name}
+		for _, res := range u.Resources {
+			l.Resources = append(l.Resources, kueue.LocalQueueResourceUsage{Name: res.Name, Total: res.Total})
+		}
+		out = append(out, l)
+	}
+	return out
 }

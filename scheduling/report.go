@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,7 +108,7 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	}
 	last, ok := r.said[l.job.Owner.UID]
 	if !ok || last.why.Class != l.why.Class || (last.why != l.why && now.Sub(last.at) >= eventEvery) {
-		r.note(l.job, corev1.EventTypeNormal, "Pending", "pending: "+l.why.Message)
+		r.note(l.job, "Pending", string(l.why.Class), "pending: "+l.why.Message)
 		r.said[l.job.Owner.UID] = said{why: l.why, at: now}
 	}
 	if l.wl == nil {
@@ -135,7 +134,7 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 // count is the jobs of one queue, and what they take.
 type count struct {
 	pending, reserving, admitted int32
-	reserved, used               map[string]map[corev1.ResourceName]int64
+	reserved, used               taken
 	active                       metav1.Condition
 	known                        bool
 }
@@ -200,13 +199,38 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		return nil
 	case position > exactReasons:
 		return &reason.Reason{Class: e.why.Class, Message: fmt.Sprintf("behind the first %d jobs of its queue", exactReasons)}
-	default:
-		return e.why
+	case e.why.Class == reason.WaitingForQuota:
+		// The numbers are arithmetic, and change with every other admission.
+		if _, now := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace])); now != nil {
+			return now
+		}
+	}
+	return e.why
+}
+
+// renew has the first jobs that wait for nodes tried again where others were
+// admitted meanwhile, so that what they say is true: room has only become
+// less, but their reason has numbers.
+func (l *Ledger) renew() {
+	if !l.stale {
+		return
+	}
+	l.stale = false
+	waiting := 0
+	for _, e := range slices.SortedFunc(maps.Values(l.jobs), (*entry).before) {
+		if e.state != Pending || e.why == nil || e.why.Class != reason.NoPlacement {
+			continue
+		}
+		if waiting++; waiting > exactReasons {
+			break
+		}
+		e.tried = 0
+		l.effects.Admit()
 	}
 }
 
 func newCount() *count {
-	return &count{reserved: map[string]map[corev1.ResourceName]int64{}, used: map[string]map[corev1.ResourceName]int64{}}
+	return &count{reserved: taken{}, used: taken{}}
 }
 
 func (n *count) add(e *entry) {
@@ -215,22 +239,10 @@ func (n *count) add(e *entry) {
 		n.pending++
 	case e.holdsCapacity():
 		n.reserving++
-		addUsage(n.reserved, e)
+		n.reserved.add(e)
 		if e.state != Admitting {
 			n.admitted++
-			addUsage(n.used, e)
+			n.used.add(e)
 		}
-	}
-}
-
-func addUsage(to map[string]map[corev1.ResourceName]int64, e *entry) {
-	if e.assignment == nil {
-		return
-	}
-	for cell, v := range e.assignment.Usage {
-		if to[cell.Flavor] == nil {
-			to[cell.Flavor] = map[corev1.ResourceName]int64{}
-		}
-		to[cell.Flavor][cell.Resource] += v
 	}
 }

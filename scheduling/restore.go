@@ -111,8 +111,9 @@ func (l *Ledger) restore(job *workload.Job, wl *kueue.Workload, succeeded []*cor
 // whose pod has succeeded are done. A job that was being stopped goes on
 // leaving.
 func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*corev1.Pod) *entry {
-	if len(job.PodSets) == 0 {
-		// The pod templates are away; the Workload has a copy.
+	if !admittedWith(job, wl.Status.Admission) {
+		// The pod templates are away, or others than those that were admitted;
+		// the Workload has a copy.
 		copied := *job
 		copied.PodSets = podSetsOf(wl)
 		job = &copied
@@ -155,6 +156,20 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	}
 	l.touch()
 	return e
+}
+
+// admittedWith says that an admission is for the pod sets that the job has.
+func admittedWith(job *workload.Job, a *kueue.Admission) bool {
+	if len(job.PodSets) != len(a.PodSetAssignments) {
+		return false
+	}
+	for i := range job.PodSets {
+		set := &a.PodSetAssignments[i]
+		if set.Name != kueue.NewPodSetReference(job.PodSets[i].Name) || set.Count == nil || *set.Count != job.PodSets[i].Count {
+			return false
+		}
+	}
+	return true
 }
 
 // podSetsOf are the pod sets that a Workload was made with.

@@ -51,11 +51,12 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	if s.bound {
 		return
 	}
-	s.bound, s.inFlight, s.reserved = true, false, false
+	byOthers := s.hold != nil || s.node != pod.Spec.NodeName
+	s.bound, s.inFlight, s.reserved, s.node = true, false, false, pod.Spec.NodeName
 	l.dropHold(s)
-	if s.node != pod.Spec.NodeName {
-		// Someone else chose the node; the planned one is free again.
-		s.node = pod.Spec.NodeName
+	if byOthers {
+		// Someone else bound the pod: until now both counted, or the planned
+		// node is free again.
 		l.touch()
 	}
 }

@@ -31,6 +31,7 @@ func (l *Ledger) expire(timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
+	l.renew()
 	for _, e := range l.jobs {
 		switch {
 		case e.state == Pending && !e.requeueAt.IsZero() && !now.Before(e.requeueAt):

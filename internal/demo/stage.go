@@ -195,7 +195,7 @@ func (s *stage) why(ctx context.Context, name string) (string, error) {
 		}
 		c := apimeta.FindStatusCondition(list.Items[i].Status.Conditions, kueue.WorkloadQuotaReserved)
 		if c == nil || c.Status == metav1.ConditionTrue {
-			return "", fmt.Errorf("Workload %s does not say that it waits", list.Items[i].Name)
+			return "", fmt.Errorf("the Workload of %s does not say that it waits", name)
 		}
 		return c.Message, nil
 	}

@@ -7,7 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/testcluster"
 )
@@ -81,7 +84,64 @@ func init() {
 			e.Create(t, last)
 			e.runs(t, last, 2)
 		}},
+		scenario{name: "a job deleted while half of it is on nodes leaves nothing behind", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			js := e.job("half", "team", 2, 4)
+			e.Create(t, js)
+			e.runs(t, js, 2)
+			e.loseOne(t, js)
+			e.usage(t, "team", 8, 1, 0)
+			e.remove(t, js)
+			e.usage(t, "team", 0, 0, 0)
+			next := e.job("next", "team", 2, 4)
+			e.Create(t, next)
+			e.runs(t, next, 2)
+		}},
+		scenario{name: "a job that is stopped by spec.active frees its nodes, and runs again when it may", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			js, other := e.job("parked", "team", 2, 4), e.job("other", "team", 2, 4)
+			e.Create(t, js)
+			e.runs(t, js, 2)
+			e.setActive(t, js, false)
+			e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "spec.active is false")
+			e.Create(t, other)
+			e.runs(t, other, 2)
+			e.pending(t, js, "Deactivated", "spec.active is false")
+			e.setActive(t, js, true)
+			e.pending(t, js, "WaitingForQuota", "0 of 8 free")
+			e.remove(t, other)
+			e.runs(t, js, 2)
+		}},
 	)
+}
+
+// loseOne deletes one pod of a JobSet, and keeps it from being made again.
+func (e *env) loseOne(t *testing.T, js *jobset.JobSet) {
+	t.Helper()
+	pods, err := e.Pods(t.Context(), js)
+	if err != nil || len(pods) == 0 {
+		t.Fatalf("%s has %d pods (%v)", js.Name, len(pods), err)
+	}
+	e.jobs.Withhold(pods[0].Name, true)
+	if err := e.Client.Delete(t.Context(), &pods[0], client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	testcluster.Eventually(t, "the pod to be gone", func(ctx context.Context) error { return e.Bound(ctx, js, len(pods)-1) })
+}
+
+// setActive allows a JobSet's Workload to be admitted, or stops it.
+func (e *env) setActive(t *testing.T, js *jobset.JobSet, active bool) {
+	t.Helper()
+	testcluster.Eventually(t, js.Name+" to be activated or not", func(ctx context.Context) error {
+		wl, err := e.workload(ctx, js)
+		if err != nil {
+			return err
+		}
+		wl.Spec.Active = &active
+		return e.Client.Update(ctx, wl)
+	})
 }
 
 // remove deletes a JobSet and waits until it is gone.

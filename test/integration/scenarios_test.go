@@ -114,10 +114,7 @@ var scenarios = []scenario{
 			t.Fatal(err)
 		}
 		old := pods[0].UID
-		e.jobs.Withhold(pods[0].Name, true)
-		if err := e.Client.Delete(t.Context(), &pods[0], client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
+		e.loseOne(t, js)
 		e.usage(t, "team", 8, 1, 1)
 		e.pending(t, waiter, "NoPlacement", "")
 		e.jobs.Withhold(pods[0].Name, false)
