@@ -44,7 +44,8 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 		metrics.AdmissionsUndone.Inc()
 		latest := &kueue.Workload{}
 		if getErr := j.client.Get(ctx, client.ObjectKeyFromObject(wl), latest); getErr != nil {
-			latest = nil
+			// An earlier try may have come through after all.
+			latest, result = nil, unknown
 		} else if equality.Semantic.DeepEqual(latest.Status.Admission, wl.Status.Admission) && isAdmitted(latest) {
 			// The answer was lost, the write was not.
 			result = wrote

@@ -74,8 +74,6 @@ func NewCore(ctx context.Context, c Config) *Core {
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder events.EventRecorder) error {
 	c.jobs.recorder = recorder
-	nodes := f.Core().V1().Nodes().Lister()
-	c.Ledger.nodeExists = func(name string) bool { _, err := nodes.Get(name); return err == nil }
 	if err := watchCluster(c.Ledger, f); err != nil {
 		return err
 	}

@@ -117,6 +117,7 @@ func (l *Ledger) GiveBack(pod *corev1.Pod, replan bool) (managed bool) {
 	s.inFlight, s.reserved = false, false
 	switch {
 	case e.state == Leaving:
+		l.holdAgain(e, s)
 		l.effects.Sync(keyOf(e.job.Owner))
 	case replan && e.state == Admitted:
 		l.lose(e, s)

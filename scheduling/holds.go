@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
 
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
@@ -100,9 +102,26 @@ func (l *Ledger) hold(s *slot, ph *corev1.Pod) error {
 	return nil
 }
 
+// holdIfRoom holds a slot whose node may have filled up meanwhile; the slot is
+// lost if its node is gone or has no room for it.
+func (l *Ledger) holdIfRoom(s *slot, ph *corev1.Pod) {
+	info, err := l.cache.GetNode(s.node)
+	if err == nil && info.Node() != nil && len(noderesources.Fits(ph, info, nil, noderesources.ResourceRequestsOptions{})) == 0 {
+		err = l.hold(s, ph)
+	} else if err == nil {
+		err = errNoRoom
+	}
+	if err != nil {
+		l.logger.V(2).Info("A slot is planned anew", "pod", klog.KObj(ph), "node", s.node, "why", err.Error())
+		s.node = ""
+	}
+}
+
+var errNoRoom = errors.New("the node has no room for it now")
+
 // holdAgain puts the phantom of one slot back; the slot is lost if it cannot.
 func (l *Ledger) holdAgain(e *entry, s *slot) {
-	if s.hold != nil || s.done || s.node == "" || !e.holdsCapacity() || e.state == Leaving {
+	if s.hold != nil || s.done || s.node == "" || !e.holdsCapacity() {
 		return
 	}
 	infos := injections(e.job, e.assignment, l.quota)

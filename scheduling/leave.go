@@ -39,10 +39,10 @@ func (l *Ledger) end(e *entry) {
 	l.effects.Report()
 }
 
-// leave gives up the holds of slots without a pod; slots with a pod on a node
-// stay until it is gone.
+// leave has the owner stopped. Charge and holds stay until the API has been
+// told that the job is off its nodes: whoever reads the API after a crash
+// finds the room that it says is taken.
 func (l *Ledger) leave(e *entry, message string) {
-	l.dropHolds(e)
 	var back []types.UID
 	for _, set := range e.sets {
 		for _, s := range set.slots {

@@ -40,8 +40,6 @@ type Ledger struct {
 	namespaces map[string]map[string]string
 	// epoch counts the events that may make a waiting job admissible.
 	epoch int64
-	// nodeExists asks the scheduler's informer of nodes.
-	nodeExists func(string) bool
 	// restored is set once the state of the API has been read at start; no
 	// job is admitted before.
 	restored bool
@@ -86,7 +84,6 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		podOwners:  map[types.UID]types.UID{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
-		nodeExists: func(string) bool { return true },
 	}
 }
 

@@ -1,6 +1,9 @@
 package scheduling
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -143,7 +146,7 @@ func (l *Ledger) adopt(podOwner types.UID) {
 	pods := l.strays[podOwner]
 	delete(l.strays, podOwner)
 	var free []*corev1.Pod
-	for _, p := range pods {
+	for _, p := range slices.SortedFunc(maps.Values(pods), boundFirst) {
 		if m, _, _ := l.jobOf(p); m == foreign {
 			free = append(free, p)
 		} else {

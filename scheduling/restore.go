@@ -3,6 +3,8 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +32,8 @@ func (j *Jobs) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Where two claim the same room, the one that was admitted first has it.
+	slices.SortStableFunc(list.Items, func(a, b kueue.Workload) int { return admittedAt(&a).Compare(admittedAt(&b)) })
 	restored := 0
 	for i := range list.Items {
 		wl := &list.Items[i]
@@ -48,6 +52,14 @@ func (j *Jobs) restore(ctx context.Context) error {
 	}
 	logger.Info("Admitted jobs taken over from the API", "jobs", restored)
 	return nil
+}
+
+// admittedAt is when a Workload was admitted; zero if it is not.
+func admittedAt(wl *kueue.Workload) time.Time {
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // readOwner reads the owner of a Workload from the API; nil if it is gone or
@@ -128,11 +140,6 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	l.quota.Charge(job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage)
 	for i := range job.PodSets {
 		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
-		for k := range nodes {
-			if !l.nodeExists(nodes[k]) {
-				nodes[k] = ""
-			}
-		}
 		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
 	}
 	for _, pod := range succeeded {
@@ -148,8 +155,13 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		l.podOwners[job.PodOwnerUID] = job.Owner.UID
 		l.adopt(job.PodOwnerUID)
 	}
-	if err := l.holdAll(e, prototypes(e, e.assignment, l.quota)); err != nil {
-		l.logger.Error(err, "Holding the slots of a job taken over", "workload", klog.KObj(wl))
+	protos := prototypes(e, e.assignment, l.quota)
+	for i, set := range e.sets {
+		for _, s := range set.slots {
+			if s.node != "" && !s.done && !s.occupied() {
+				l.holdIfRoom(s, phantom(protos[i], s.index, s.node))
+			}
+		}
 	}
 	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
 		l.evict(e, eviction{reason: c.Reason, message: c.Message})

@@ -13,7 +13,7 @@ import (
 
 // place seats the pods of a job that have no slot, as far as slots are free.
 func (l *Ledger) place(e *entry) {
-	pods := slices.SortedFunc(maps.Values(e.unplaced), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	pods := slices.SortedFunc(maps.Values(e.unplaced), boundFirst)
 	phases := map[int]bool{}
 	for _, pod := range pods {
 		_, w, ok := workload.SlotOf(pod)
@@ -66,11 +66,11 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 func (l *Ledger) vacate(e *entry, s *slot) {
 	delete(e.seats, s.pod.UID)
 	s.pod, s.bound, s.inFlight, s.reserved = nil, false, false, false
+	l.holdAgain(e, s)
 	if e.state == Leaving {
 		l.effects.Sync(keyOf(e.job.Owner))
 		return
 	}
-	l.holdAgain(e, s)
 	l.place(e)
 }
 
@@ -157,4 +157,16 @@ func (l *Ledger) lostSlots() []*entry {
 	}
 	slices.SortFunc(out, (*entry).before)
 	return out
+}
+
+// boundFirst orders pods for seats: one that is on a node already has its slot
+// before a replacement that waits for it to leave.
+func boundFirst(a, b *corev1.Pod) int {
+	on := func(p *corev1.Pod) int {
+		if p.Spec.NodeName != "" {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(on(a), on(b)), cmp.Compare(a.Name, b.Name))
 }
