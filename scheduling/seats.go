@@ -56,8 +56,9 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	l.dropHold(s)
 	if byOthers {
 		// Someone else bound the pod: until now both counted, or the planned
-		// node is free again.
+		// node is free again. The others may have waited for just this pod.
 		l.touch()
+		l.wake(e, s.set.set.Phase)
 	}
 }
 

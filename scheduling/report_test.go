@@ -1,0 +1,98 @@
+package scheduling
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/quota"
+)
+
+func TestWhyPending(t *testing.T) {
+	var (
+		noPlace  = reason.New(reason.NoPlacement, "no node has 8")
+		blocked  = reason.New(reason.RuntimeNotFound, "runtime torch does not exist")
+		rival    = reason.New(reason.AnotherScheduler, "Kueue is alive")
+		backsOff = reason.New(reason.BackingOff, "it did not start and is tried again at 2030-01-01T00:01:00Z")
+	)
+	tests := map[string]struct {
+		entry    entry
+		rival    *reason.Reason
+		position int
+		want     *reason.Reason
+	}{
+		"a job that was not tried yet says nothing":   {},
+		"a job that was tried says why in full":       {entry: entry{why: noPlace}, position: exactReasons, want: noPlace},
+		"one further back says its class":             {entry: entry{why: noPlace}, position: exactReasons + 1, want: reason.New(reason.NoPlacement, "behind the first 20 jobs of its queue")},
+		"a job that backs off says until when":        {entry: entry{why: noPlace, requeueAt: epoch0.Add(time.Minute)}, want: backsOff},
+		"a back-off that is over is not told":         {entry: entry{why: noPlace, requeueAt: epoch0}, want: noPlace},
+		"another scheduler is the reason for all":     {entry: entry{why: noPlace, requeueAt: epoch0.Add(time.Minute)}, rival: rival, want: rival},
+		"but what the job itself lacks is told first": {entry: entry{why: noPlace, blocked: blocked}, rival: rival, want: blocked},
+		"also far back in the queue":                  {entry: entry{why: noPlace, blocked: blocked}, position: 99, want: blocked},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := testScene(t, 8)
+			s.rival = tc.rival
+			if diff := cmp.Diff(tc.want, s.whyPending(&tc.entry, epoch0, tc.position)); diff != "" {
+				t.Errorf("reason (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReasonOfAJobThatWaitsForQuotaHasTheNumbersOfNow(t *testing.T) {
+	s := testScene(t, 8, 8)
+	j := s.pending(job("a", set("node", 0, 1, 8)))
+	s.entry(j).why = reason.New(reason.WaitingForQuota, "old numbers")
+	s.UpdateQuota(func(t *quota.Tree) {
+		t.Charge("someone", "cq", quota.Usage{{Flavor: "gpu", Resource: gpuResource}: 6})
+	})
+	lines, _ := s.picture(epoch0)
+	if len(lines) != 1 || lines[0].why.Message != "needs 8 GPUs in queue main, 2 of 8 free" {
+		t.Errorf("it says %+v", lines)
+	}
+}
+
+func TestPictureCountsEachJobOnceInTheStateItIsIn(t *testing.T) {
+	s := testScene(t, 64, 8, 8, 8, 8)
+	s.admitted(job("runs", set("node", 0, 1, 8)), []string{"node-0"})
+	s.stop(s.admitted(job("leaves", set("node", 0, 1, 4)), []string{"node-1"}), eviction{reason: kueue.WorkloadDeactivated})
+	s.plan(s.pending(job("starts", set("node", 0, 1, 2))), []string{"node-2"})
+	var waiting []string
+	for i := range exactReasons + 2 {
+		j := s.pending(job(fmt.Sprintf("waits-%02d", i), set("node", 0, 1, 1)))
+		s.entry(j).why = reason.New(reason.NoPlacement, "no node has 1")
+		waiting = append(waiting, j.Owner.Name)
+	}
+	lines, counts := s.picture(epoch0)
+	var told []string
+	exact := 0
+	for _, l := range lines {
+		told = append(told, l.job.Owner.Name)
+		if l.why.Message == "no node has 1" {
+			exact++
+		}
+	}
+	if diff := cmp.Diff(waiting, told); diff != "" {
+		t.Errorf("jobs that wait, in order (-want +got):\n%s", diff)
+	}
+	if exact != exactReasons {
+		t.Errorf("%d jobs have their reason in full, want %d", exact, exactReasons)
+	}
+	for name, n := range map[string]*count{
+		"ClusterQueue": counts.clusterQueues["cq"],
+		"LocalQueue":   counts.localQueues[types.NamespacedName{Namespace: namespace, Name: "main"}],
+	} {
+		got := []int64{int64(n.pending), int64(n.reserving), int64(n.admitted), n.reserved["gpu"][gpuResource], n.used["gpu"][gpuResource]}
+		// The one that starts has its quota reserved and is not admitted yet.
+		if diff := cmp.Diff([]int64{exactReasons + 2, 3, 2, 14, 12}, got); diff != "" {
+			t.Errorf("%s: pending, reserving, admitted, GPUs reserved, GPUs used (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,318 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// world is a Ledger with everything around it as it may be in the API: owners,
+// their Workloads, their pods, and a scheduler that has some pods in its hands.
+type world struct {
+	*scene
+	ctx    context.Context
+	owners []*owner
+	nodes  map[string]bool
+	// unwritten are the jobs whose admission is to be written.
+	unwritten map[types.UID]bool
+	born      int
+}
+
+const (
+	worldQuota    = 20
+	worldNodes    = 3
+	worldNodeGPUs = 8
+)
+
+// owner is one job in the API.
+type owner struct {
+	job *workload.Job
+	// wl is the Workload in the API, nil while there is none.
+	wl     *kueue.Workload
+	exists bool
+	pods   []*worldPod
+	// succeeded are the slots whose pod has succeeded.
+	succeeded map[workload.Slot]bool
+}
+
+// worldPod is one pod in the API. It is assumed between the scheduler's
+// Reserve and its binding, and bound after.
+func newWorld(ctx context.Context, t fataler) *world {
+	w := &world{scene: newScene(ctx, t, worldQuota), ctx: ctx, nodes: map[string]bool{}, unwritten: map[types.UID]bool{}}
+	for i := range worldNodes {
+		w.addNode(fmt.Sprintf("node-%d", i))
+	}
+	return w
+}
+
+func (w *world) addNode(name string) {
+	w.nodes[name] = true
+	w.watched.AddNode(w.logger, node(name, worldNodeGPUs))
+}
+
+// create makes a job of one or two phases.
+func (w *world) create(t *rapid.T) {
+	w.born++
+	name := fmt.Sprintf("job-%d", w.born)
+	sets := []workload.PodSet{set("node", 0, int32(rapid.IntRange(1, 3).Draw(t, "pods")), int64(rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "gpus")))}
+	if rapid.IntRange(0, 2).Draw(t, "phases") == 0 {
+		sets = append(sets, set("later", 1, 1, 4))
+	}
+	o := &owner{job: job(name, sets...), exists: true, succeeded: map[workload.Slot]bool{}}
+	w.owners = append(w.owners, o)
+	w.reconcile(o, false)
+}
+
+// reconcile does what Jobs does with an owner; the write that an action needs
+// fails if fail says so.
+func (w *world) reconcile(o *owner, fail bool) {
+	var want action
+	if o.exists {
+		if o.wl == nil {
+			o.wl = w.workloadOfJob(o.job)
+		}
+		want = w.read(with(o.job, func(*workload.Job) {}), o.wl.DeepCopy(), nil)
+	} else {
+		_, want = w.ownerGone(o.job.Owner.UID)
+	}
+	if fail {
+		return
+	}
+	switch want.do {
+	case doSuspend:
+		if want.eviction != nil {
+			w.change(o, isTrue(kueue.WorkloadEvicted))
+		}
+		o.job.Suspended = true
+		w.stopped(o.job.Owner.UID)
+	case doResume:
+		o.job.Suspended = false
+	case doRequeue:
+		w.change(o, func(wl *kueue.Workload) {
+			wl.Status.Admission = nil
+			apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadAdmitted)
+		})
+		w.left(o.job.Owner.UID)
+	case doFinish:
+		w.change(o, isTrue(kueue.WorkloadFinished))
+		w.left(o.job.Owner.UID)
+	case doDelete:
+		o.wl = nil
+		w.left(o.job.Owner.UID)
+	}
+}
+
+// change writes a Workload and tells the Ledger of it.
+func (w *world) change(o *owner, edit func(*kueue.Workload)) {
+	if o.wl == nil {
+		return
+	}
+	o.wl = o.wl.DeepCopy()
+	edit(o.wl)
+	w.version++
+	o.wl.ResourceVersion = fmt.Sprint(w.version)
+	w.observe(o.job.Owner.UID, o.wl.DeepCopy())
+}
+
+// pass admits heads and plans lost slots anew, first fit.
+func (w *world) pass() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.lostSlots() {
+		protos := prototypes(e, e.assignment, w.quota)
+		for _, set := range e.sets {
+			for _, s := range set.slots {
+				if s.lost() {
+					s.node = w.fit(set.set.Template, map[string]int64{})
+					if err := w.holdAll(e, protos); err != nil {
+						w.t.Fatalf("%v", err)
+					}
+				}
+			}
+		}
+		w.unwritten[e.job.Owner.UID] = true
+		w.wakeAll(e)
+	}
+	for _, e := range w.heads() {
+		a, no := w.quota.Assign(e.request(nil))
+		if no != nil {
+			w.refuse(e, e.version, w.epoch, no)
+			continue
+		}
+		var plan [][]string
+		also := map[string]int64{}
+		fits := true
+		for _, ps := range e.job.PodSets {
+			var nodes []string
+			for range ps.Count {
+				name := w.fit(ps.Template, also)
+				fits = fits && name != ""
+				nodes = append(nodes, name)
+			}
+			plan = append(plan, nodes)
+		}
+		if !fits {
+			e.tried = w.epoch
+			continue
+		}
+		if err := w.charge(e, e.version, a, plan, prototypes(e, a, w.quota)); err != nil {
+			w.t.Fatalf("a plan is not committed: %v", err)
+		}
+		w.unwritten[e.job.Owner.UID] = true
+	}
+}
+
+// fit is a node with room for a pod beside what also has, and counts it there.
+func (w *world) fit(template corev1.PodTemplateSpec, also map[string]int64) string {
+	gpus := workload.GPUs(workload.Requests(&template))
+	for i := range worldNodes {
+		name := fmt.Sprintf("node-%d", i)
+		if w.nodes[name] && w.taken(name)+also[name]+gpus <= worldNodeGPUs {
+			also[name] += gpus
+			return name
+		}
+	}
+	return ""
+}
+
+// errUnanswered is the loss of the API's answer.
+var errUnanswered = errors.New("connection reset")
+
+// write carries the admission of a job to the API, with the outcome given.
+func (w *world) write(o *owner, how string) {
+	uid := o.job.Owner.UID
+	a, ok := w.admissionOf(uid)
+	if !ok || o.wl == nil {
+		delete(w.unwritten, uid)
+		return
+	}
+	landed := claimsAdmission(o.wl) && equality.Semantic.DeepEqual(o.wl.Status.Admission, admissionStatus(a))
+	if how == "conflict" && !landed {
+		w.version++
+		o.wl = o.wl.DeepCopy()
+		o.wl.ResourceVersion = fmt.Sprint(w.version)
+		err := apierrors.NewConflict(schema.GroupResource{Resource: "workloads"}, o.wl.Name, nil)
+		w.written(uid, o.wl.DeepCopy(), refused, err)
+		if a.state == Admitting {
+			delete(w.unwritten, uid)
+		}
+		return
+	}
+	o.wl = o.wl.DeepCopy()
+	o.wl.Status.Admission = admissionStatus(a)
+	isTrue(kueue.WorkloadAdmitted)(o.wl)
+	apimeta.RemoveStatusCondition(&o.wl.Status.Conditions, kueue.WorkloadEvicted)
+	w.version++
+	o.wl.ResourceVersion = fmt.Sprint(w.version)
+	if how == "unanswered" {
+		w.written(uid, nil, unknown, errUnanswered)
+		return
+	}
+	delete(w.unwritten, uid)
+	w.written(uid, o.wl.DeepCopy(), wrote, nil)
+}
+
+// control makes and deletes pods, as the controllers of JobSet and Job do.
+// under says that all pods of a set run or have succeeded.
+// schedule is one scheduling cycle of a pod that was popped; refuse has a
+// Filter plugin refuse its node.
+// sendBack rejects a pod at Permit or PreBind.
+// remove is the end of a pod for the scheduler: deleted or terminal.
+// succeed ends a bound pod well; late has the Ledger learn how only later.
+// settleAll tells the Ledger how the pods ended that it asked about.
+func (w *world) settleAll() {
+	asked := w.wishes.settles
+	w.wishes.settles = nil
+	for _, q := range asked {
+		_, at, _ := workload.SlotOf(q.pod)
+		o := w.ownerOf(q.owner)
+		w.Settled(q.owner, q.pod, o != nil && o.succeeded[at])
+	}
+}
+
+func (w *world) ownerOf(uid types.UID) *owner {
+	for _, o := range w.owners {
+		if o.job.Owner.UID == uid {
+			return o
+		}
+	}
+	return nil
+}
+
+// terminate begins to delete a pod.
+// restart loses all memory: what is left are the API and the bound pods.
+func (w *world) restart(podsFirst bool) {
+	w.plain = internalcache.New(w.ctx, nil, false, false)
+	w.fresh(worldQuota)
+	w.unwritten = map[types.UID]bool{}
+	for name, there := range w.nodes {
+		if there {
+			w.addNode(name)
+		}
+	}
+	tellPods := func() {
+		for _, o := range w.owners {
+			for _, p := range o.pods {
+				p.assumed, p.allowed = nil, false
+				if p.bound == nil {
+					w.Seen(p.Pod)
+				}
+			}
+		}
+	}
+	for _, o := range w.owners {
+		for _, p := range o.pods {
+			if p.bound != nil {
+				if err := w.watched.AddPod(w.logger, p.bound); err != nil {
+					w.t.Fatalf("adding: %v", err)
+				}
+			}
+		}
+	}
+	if podsFirst {
+		tellPods()
+	}
+	for _, o := range w.owners {
+		switch {
+		case !o.exists:
+			// The garbage collector's.
+			o.wl = nil
+		case claimsAdmission(o.wl):
+			var done []*corev1.Pod
+			for i := range o.job.PodSets {
+				ps := &o.job.PodSets[i]
+				for k := range ps.Count {
+					if o.succeeded[ps.Slot(k)] {
+						done = append(done, pod(o.job, ps.Name, k, "done"))
+					}
+				}
+			}
+			w.Ledger.restore(with(o.job, func(*workload.Job) {}), o.wl.DeepCopy(), done)
+		}
+	}
+	if !podsFirst {
+		tellPods()
+	}
+}
+
+// finish ends a job in the API.
+func (o *owner) finish() { o.job.Finish = &workload.Finish{Succeeded: true, Message: "done"} }
+
+// wait lets time pass, in which back-offs end and late starts are noticed.
+func (w *world) wait(d time.Duration) {
+	w.clock.Step(d)
+	w.expire(30 * time.Second)
+}
