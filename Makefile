@@ -10,18 +10,24 @@ UNIT_PACKAGES = $(shell $(GO) list ./... | grep -vE '/test/|/internal/testcluste
 
 .DEFAULT_GOAL := help
 
-include hack/sandbox.mk
+##@ Try it
 
 .PHONY: help
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-zA-Z0-9_-]*:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Usage: make TARGET"
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z][a-zA-Z0-9_-]*:.*## / {printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: sandbox ## Show two jobs that would deadlock, and how Muster runs them (under 3 minutes once built)
+	@$(BIN)/sandbox demo
+
+include hack/sandbox.mk
+sandbox: ## Build everything that bin/sandbox runs (cold: about 20 minutes on 2 cores)
+
+##@ Develop
 
 .PHONY: build
 build: $(BIN)/scheduler $(BIN)/webhook $(BIN)/sandbox ## Build Muster's own programs into bin/
-
-.PHONY: demo
-demo: sandbox ## Show two jobs that would deadlock, and how Muster runs them (3 minutes once built)
-	@$(BIN)/sandbox demo
 
 .PHONY: generate
 generate: ## Generate the CRDs from their Go types
@@ -39,6 +45,8 @@ $(BIN)/staticcheck: tools/staticcheck/go.mod
 	@cd tools/staticcheck && ../../hack/compile.sh 1/1 staticcheck "about 1 minute" $(abspath $@) honnef.co/go/tools/cmd/staticcheck
 	@touch $@
 
+##@ Test
+
 .PHONY: test-unit
 test-unit: ## Tests that need no API server; seconds once compiled
 	$(GO) test $(UNIT_PACKAGES)
@@ -48,19 +56,27 @@ test-race: ## The unit tests of the concurrent core under the race detector (nee
 	CGO_ENABLED=1 $(GO) test -race ./scheduling/... ./quota/... ./workload/...
 
 .PHONY: test-integration
-test-integration: ## The scheduler in-process against a real API server
+test-integration: ## The scheduler and the webhook in-process against a real API server
 	$(GO) test -count=1 -timeout 20m ./test/integration/...
 
 .PHONY: test-e2e
-test-e2e: sandbox ## The demo's flow end to end in a sandbox
+test-e2e: sandbox ## The demo, and jobs on the real controllers, in sandboxes
 	$(GO) test -count=1 -timeout 20m ./test/e2e/...
 
 .PHONY: test
-test: test-unit test-integration test-e2e ## All tests: unit, integration, end to end
+test: test-unit test-integration test-e2e ## All tests: unit, integration, end to end (warm: about 6 minutes)
+
+##@ Measure
 
 .PHONY: bench-plan
 bench-plan: ## Time of planning a gang, by nodes and pods
 	$(GO) test ./placement -run '^$$' -bench BenchmarkPlan -benchmem
+
+.PHONY: bench-rss
+bench-rss: sandbox ## Memory of an idle scheduler in a sandbox
+	@hack/bench-rss.sh
+
+##@ Clean up
 
 .PHONY: clean
 clean: ## Remove what was built (the Go build cache stays)

@@ -2,7 +2,7 @@
 # Formatting and static checks of the whole module.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs gofmt -l)
+unformatted=$(go list -f '{{.Dir}}' ./... | xargs gofmt -l)
 if [ -n "$unformatted" ]; then
 	echo "not gofmt'ed:" && echo "$unformatted"
 	exit 1

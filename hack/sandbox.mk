@@ -36,7 +36,7 @@ GO_SOURCES := $(shell find $(SOURCE_FOLDERS) -name '*.go' ! -name '*_test.go')
 MANIFEST_SOURCES := $(shell find manifests -type f ! -name '*.go')
 
 .PHONY: sandbox
-sandbox: $(SANDBOX_PROGRAMS:%=$(BIN)/%) $(BIN)/upstream/.complete ## Build everything that bin/sandbox runs (cold: about 20 minutes on 2 cores)
+sandbox: $(SANDBOX_PROGRAMS:%=$(BIN)/%) $(BIN)/upstream/.complete
 
 # A file whose name holds a version is a prerequisite that changes with it.
 $(BIN)/.version/%:

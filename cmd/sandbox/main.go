@@ -11,6 +11,8 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+
+	"github.com/muster-gpu/muster/internal/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,5 +39,5 @@ func newCommand() *cobra.Command {
 
 // addDir adds the flag that every command shares.
 func addDir(command *cobra.Command, dir *string) {
-	command.Flags().StringVar(dir, "dir", ".sandbox", "folder of the sandbox; several run side by side in different folders")
+	command.Flags().StringVar(dir, "dir", sandbox.DefaultDir, "folder of the sandbox; several run side by side in different folders")
 }

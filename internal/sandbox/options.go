@@ -21,10 +21,14 @@ const (
 	WithKubeScheduler = "kube-scheduler"
 )
 
+// DefaultDir is the folder of a sandbox that is given none, relative to the
+// working folder. The demo and tests have folders beside it.
+const DefaultDir = ".sandbox/default"
+
 // Options say what sandbox to run. The zero value of each field is its
 // default.
 type Options struct {
-	// Dir holds everything the sandbox writes. Default: .sandbox in the
+	// Dir holds everything the sandbox writes. Default: DefaultDir in the
 	// working folder.
 	Dir string `json:"dir"`
 	// BinDir holds the programs, and upstream/ with the manifests of the
@@ -54,7 +58,7 @@ func (o Options) Has(part string) bool { return slices.Contains(o.With, part) }
 // complete fills in the defaults, makes the paths absolute and validates.
 func (o Options) complete() (Options, error) {
 	if o.Dir == "" {
-		o.Dir = ".sandbox"
+		o.Dir = DefaultDir
 	}
 	if o.BinDir == "" {
 		executable, err := os.Executable()

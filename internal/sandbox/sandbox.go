@@ -173,7 +173,7 @@ func Open(dir string) (*Sandbox, error) {
 
 func openLayout(dir string) (layout, error) {
 	if dir == "" {
-		dir = ".sandbox"
+		dir = DefaultDir
 	}
 	absolute, err := filepath.Abs(dir)
 	if err != nil {

@@ -172,7 +172,8 @@ func Eventually(t testing.TB, what string, check func(ctx context.Context) error
 	defer cancel()
 	last := fmt.Errorf("never checked")
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
+		// Not cut short by the deadline, so that the error says what was found.
+		last = check(context.WithoutCancel(ctx))
 		return last == nil, nil
 	})
 	if err != nil {

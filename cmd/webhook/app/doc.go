@@ -1,0 +1,4 @@
+// Package app builds Muster's webhook: the handler of admission/queueing behind
+// a certificate that keeps itself, with probes and metrics beside it. It is
+// wiring only, and decides nothing about an object. Start from New.
+package app
