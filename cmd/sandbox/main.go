@@ -11,9 +11,9 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/internal/sandbox"
-	"golang.org/x/sys/unix"
 )
 
 func main() {
