@@ -173,18 +173,32 @@ func (l *Ledger) want(e *entry) action {
 	return action{}
 }
 
-// stopped records that the owner of a leaving job was suspended by us. It
-// reports whether that was news.
+// stopped records that an owner was suspended by us. It reports whether that
+// is worth an event: not a second time for a job that is leaving.
 func (l *Ledger) stopped(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
-	if e == nil || e.state != Leaving || e.stopSent {
-		return false
+	if e == nil || e.state != Leaving {
+		return true
 	}
+	news := !e.stopSent
 	e.stopSent = true
 	l.effects.Sync(keyOf(e.job.Owner))
-	return true
+	return news
+}
+
+// started records that the owner of an admitted job was resumed by us. It
+// reports whether someone else had suspended it meanwhile.
+func (l *Ledger) started(uid types.UID) (again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil || e.state != Admitted {
+		return false
+	}
+	again, e.resumed = e.resumed, true
+	return again
 }
 
 // ownerGone ends a job whose owner does not exist any more, or is not managed

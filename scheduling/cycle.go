@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -246,10 +247,14 @@ func (c *Cycle) replace(ctx context.Context, e *entry, epoch int64) bool {
 	protos := prototypes(e, e.assignment, l.quota)
 	lost := make([][]*slot, len(e.sets))
 	missing := make([]int, len(e.sets))
+	kept := make([][]string, len(e.sets))
 	for i, set := range e.sets {
 		for _, s := range set.slots {
-			if s.lost() {
+			switch {
+			case s.lost():
 				lost[i] = append(lost[i], s)
+			case !s.done && !slices.Contains(kept[i], s.node):
+				kept[i] = append(kept[i], s.node)
 			}
 		}
 		missing[i] = len(lost[i])
@@ -259,7 +264,11 @@ func (c *Cycle) replace(ctx context.Context, e *entry, epoch int64) bool {
 	fw, snap, no, err := c.framework(protos)
 	var plan placement.Assignment
 	if err == nil && no == nil {
-		plan, no, err = c.planner.Plan(ctx, fw, snap, gangOf(job.Owner.Name, job.Owner.UID, protos, missing))
+		gang := gangOf(job.Owner.Name, job.Owner.UID, protos, missing)
+		for i := range gang.Classes {
+			gang.Classes[i].Fixed = kept[i]
+		}
+		plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
 	}
 
 	l.mu.Lock()
@@ -268,8 +277,9 @@ func (c *Cycle) replace(ctx context.Context, e *entry, epoch int64) bool {
 		l.touch()
 		return false
 	}
-	e.tried = epoch
+	e.tried, e.why = epoch, no
 	if err != nil || no != nil {
+		l.effects.Report()
 		logger.V(2).Info("No new node for a part of a gang", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "reason", no.String(), "err", err)
 		return false
 	}

@@ -44,6 +44,8 @@ type entry struct {
 	// while there is none.
 	lateSince time.Time
 
+	// resumed: the owner was resumed since the job was admitted.
+	resumed  bool
 	eviction *eviction
 	// stopSent: the owner was suspended by us since the job began to leave.
 	stopSent bool

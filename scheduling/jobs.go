@@ -235,15 +235,18 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		return nil
 	case doResume:
 		logger.V(2).Info("Resuming a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
-		err := kind.Resume(ctx, j.client, obj, want.infos)
+		err := j.resume(ctx, kind, obj, want.infos)
 		var no *reason.Reason
 		if errors.As(err, &no) && no.Class == reason.Misconfigured {
 			// Trying again would not help: it is tried later, or changed.
 			j.ledger.failToStart(job.Owner.UID, no.Message)
 			return nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errRunsAlready) {
 			return fmt.Errorf("resuming %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+		}
+		if err == nil && j.ledger.started(job.Owner.UID) {
+			j.note(job, "Resumed", "Resume", "it was suspended while it is admitted, and is resumed; to stop it, set spec.active of its Workload to false")
 		}
 		return nil
 	case doRequeue:
@@ -267,6 +270,29 @@ func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Objec
 		return nil
 	}
 	return client.IgnoreNotFound(kind.Suspend(ctx, j.client, current))
+}
+
+// errRunsAlready says that an owner was resumed before; what the cache has is
+// older.
+var errRunsAlready = errors.New("it runs already")
+
+// resume resumes the owner as the API has it now.
+func (j *Jobs) resume(ctx context.Context, kind workload.Kind, obj client.Object, infos []workload.PodSetInfo) error {
+	current := kind.New()
+	if err := j.client.Get(ctx, client.ObjectKeyFromObject(obj), current); err != nil {
+		return err
+	}
+	if current.GetUID() != obj.GetUID() {
+		return errRunsAlready
+	}
+	job, managed, _, err := kind.Read(ctx, j.reader, current)
+	switch {
+	case err != nil:
+		return err
+	case !managed || !job.Suspended:
+		return errRunsAlready
+	}
+	return kind.Resume(ctx, j.client, current, infos)
 }
 
 // settle finds out how a pod that left its node had ended. The scheduler's

@@ -204,7 +204,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage)
 	e.move(evPlanned)
 	l.stale = true
-	e.lateSince, e.why, e.eviction, e.stopSent = time.Time{}, nil, nil, false
+	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = time.Time{}, nil, nil, false, false
 	l.effects.Report()
 	return nil
 }

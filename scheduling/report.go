@@ -36,8 +36,12 @@ const (
 // pendingLine is what is said of one waiting job.
 type pendingLine struct {
 	job *workload.Job
+	// wl is the Workload that is to carry the reason; nil for a job that has
+	// none yet, or that is admitted.
 	wl  *kueue.Workload
 	why reason.Reason
+	// event and prefix are how it is said on the owner.
+	event, prefix string
 }
 
 // said is what was last told of a waiting job in an event.
@@ -108,7 +112,7 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	}
 	last, ok := r.said[l.job.Owner.UID]
 	if !ok || last.why.Class != l.why.Class || (last.why != l.why && now.Sub(last.at) >= eventEvery) {
-		r.note(l.job, "Pending", string(l.why.Class), "pending: "+l.why.Message)
+		r.note(l.job, l.event, string(l.why.Class), l.prefix+l.why.Message)
 		r.said[l.job.Owner.UID] = said{why: l.why, at: now}
 	}
 	if l.wl == nil {
@@ -174,12 +178,19 @@ func (l *Ledger) picture(now time.Time) ([]pendingLine, counts) {
 				n.add(e)
 			}
 		}
+		if e.state == Admitted && e.why != nil {
+			bound, all := e.progress()
+			lines = append(lines, pendingLine{
+				job: e.job, why: *e.why, event: "Replanning",
+				prefix: fmt.Sprintf("only %d of %d pods have a node: ", bound, all),
+			})
+		}
 		if e.state != Pending || e.ended {
 			continue
 		}
 		positions[cq]++
 		if why := l.whyPending(e, now, positions[cq]); why != nil {
-			lines = append(lines, pendingLine{job: e.job, wl: e.workload, why: *why})
+			lines = append(lines, pendingLine{job: e.job, wl: e.workload, why: *why, event: "Pending", prefix: "pending: "})
 		}
 	}
 	return lines, c

@@ -151,6 +151,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		}
 	}
 	e.move(evRestored)
+	e.resumed = !job.Suspended
 	if job.PodOwnerUID != "" {
 		l.podOwners[job.PodOwnerUID] = job.Owner.UID
 		l.adopt(job.PodOwnerUID)

@@ -123,6 +123,46 @@ var scenarios = []scenario{
 			t.Fatalf("the pod was not replaced (%v)", err)
 		}
 	}},
+	{name: "a pod that comes back to a cordoned node waits for another, and the job says so", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 8)
+		e.Node(t, "node-1", 8)
+		e.Queue(t, e.namespace, "team", 64)
+		js := e.job("gang", "team", 2, 8)
+		e.Create(t, js)
+		e.runs(t, js, 2)
+		pods, err := e.Pods(t.Context(), js)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.cordon(t, pods[0].Spec.NodeName, true)
+		if err := e.Client.Delete(t.Context(), &pods[0], client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		e.event(t, js, "Replanning", "only 1 of 2 pods have a node: ")
+		if err := e.Bound(t.Context(), js, 1); err != nil {
+			t.Fatal(err)
+		}
+		e.Node(t, "node-2", 8)
+		e.runs(t, js, 2)
+		e.cordon(t, pods[0].Spec.NodeName, false)
+		e.usage(t, "team", 16, 1, 0)
+	}},
+	{name: "a running job that someone suspends is resumed, with an event that says how to stop it", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 8)
+		e.Queue(t, e.namespace, "team", 8)
+		js := e.job("gang", "team", 1, 8)
+		e.Create(t, js)
+		e.runs(t, js, 1)
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(js), js); err != nil {
+			t.Fatal(err)
+		}
+		js.Spec.Suspend = new(true)
+		if err := e.Client.Update(t.Context(), js); err != nil {
+			t.Fatal(err)
+		}
+		e.event(t, js, "Resumed", "set spec.active of its Workload to false")
+		e.runs(t, js, 1)
+	}},
 	{name: "a restarted scheduler keeps the charge and the holds of what is admitted", run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 8)
 		e.Queue(t, e.namespace, "team", 64)
