@@ -166,6 +166,19 @@ func (e *env) runs(t *testing.T, js *jobset.JobSet, pods int) {
 	e.condition(t, js, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", "admitted: ")
 }
 
+// cordon takes a node out of scheduling, or lets it back in.
+func (e *env) cordon(t *testing.T, name string, cordon bool) {
+	t.Helper()
+	testcluster.Eventually(t, name+" to be cordoned or not", func(ctx context.Context) error {
+		node := &corev1.Node{}
+		if err := e.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return err
+		}
+		node.Spec.Unschedulable = cordon
+		return e.Client.Update(ctx, node)
+	})
+}
+
 // event waits for an event on a JobSet whose note has part in it.
 func (e *env) event(t *testing.T, js *jobset.JobSet, why, part string) {
 	t.Helper()
