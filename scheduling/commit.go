@@ -57,7 +57,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	case news:
 		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
 		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(a.job.Created).Seconds())
-		j.note(a.job, "Admitted", "Admit", message)
+		j.note(a.job, "Admitted", message)
 		return nil
 	case result == wrote:
 		return nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -43,7 +43,7 @@ func (s *scene) jobsOn(t *testing.T, funcs interceptor.Funcs, objects ...client.
 	}
 	return &Jobs{
 		ledger: s.Ledger, effects: newEffects(), clock: s.clock, reader: c, client: c, kinds: kinds,
-		recorder: events.NewFakeRecorder(100),
+		recorder: record.NewFakeRecorder(100),
 		timing:   Timing{StartTimeout: time.Minute, BackoffBase: time.Minute, BackoffMax: 5 * time.Minute, BackoffLimit: new(int32(4))},
 	}
 }

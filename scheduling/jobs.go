@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -34,7 +34,7 @@ type Jobs struct {
 	// reader reads informer caches; client reads and writes the API.
 	reader   client.Reader
 	client   client.Client
-	recorder events.EventRecorder
+	recorder record.EventRecorder
 	kinds    map[schema.GroupKind]workload.Kind
 	timing   Timing
 
@@ -230,7 +230,7 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
 		if j.ledger.stopped(job.Owner.UID) {
-			j.note(job, "Suspended", "Evict", want.message)
+			j.note(job, "Suspended", want.message)
 		}
 		return nil
 	case doResume:
@@ -246,7 +246,7 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			return fmt.Errorf("resuming %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
 		if err == nil && j.ledger.started(job.Owner.UID) {
-			j.note(job, "Resumed", "Resume", "it was suspended while it is admitted, and is resumed; to stop it, set spec.active of its Workload to false")
+			j.note(job, "Resumed", "it was suspended while it is admitted, and is resumed; to stop it, set spec.active of its Workload to false")
 		}
 		return nil
 	case doRequeue:
@@ -321,18 +321,14 @@ func (j *Jobs) settle(ctx context.Context, s settle) error {
 // jobs are still being read.
 const restoreSoon = 200 * time.Millisecond
 
-// note records an event on the job's owner. Events of the same reason and
-// action are folded into one that keeps its first message, so action says what
-// is new.
-func (j *Jobs) note(job *workload.Job, why, action, message string) {
-	j.recorder.Eventf(ownerObject(job), nil, corev1.EventTypeNormal, why, action, "%s", message)
-}
-
-func ownerObject(job *workload.Job) *metav1.PartialObjectMetadata {
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(job.Owner.GroupVersionKind)
-	m.Namespace, m.Name, m.UID = job.Owner.Namespace, job.Owner.Name, job.Owner.UID
-	return m
+// note records an event on the job's owner. The recorder is that of the older
+// events API: the newer one folds events of one reason into a series that
+// keeps the first message, and the numbers in ours change.
+func (j *Jobs) note(job *workload.Job, why, message string) {
+	o := job.Owner
+	j.recorder.Event(&corev1.ObjectReference{
+		APIVersion: o.GroupVersion().String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+	}, corev1.EventTypeNormal, why, message)
 }
 
 func keyOf(o workload.Owner) JobKey {

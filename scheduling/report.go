@@ -112,7 +112,7 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	}
 	last, ok := r.said[l.job.Owner.UID]
 	if !ok || last.why.Class != l.why.Class || (last.why != l.why && now.Sub(last.at) >= eventEvery) {
-		r.note(l.job, l.event, string(l.why.Class), l.prefix+l.why.Message)
+		r.note(l.job, l.event, l.prefix+l.why.Message)
 		r.said[l.job.Owner.UID] = said{why: l.why, at: now}
 	}
 	if l.wl == nil {

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,7 +42,7 @@ func (j *Jobs) restore(ctx context.Context) error {
 		if owner == nil || !claimsAdmission(wl) || j.kinds[groupKindOf(owner)] == nil {
 			continue
 		}
-		job, err := j.readOwner(ctx, wl.Namespace, owner)
+		job, err := j.readOwner(ctx, wl, owner)
 		if err != nil {
 			return err
 		}
@@ -63,11 +64,12 @@ func admittedAt(wl *kueue.Workload) time.Time {
 }
 
 // readOwner reads the owner of a Workload from the API; nil if it is gone or
-// not managed.
-func (j *Jobs) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*workload.Job, error) {
+// not managed. An owner that lost its queue label after it was admitted is
+// read as if it had it: it is charged until its pods are gone.
+func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner *metav1.OwnerReference) (*workload.Job, error) {
 	kind := j.kinds[groupKindOf(owner)]
 	obj := kind.New()
-	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
+	key := types.NamespacedName{Namespace: wl.Namespace, Name: owner.Name}
 	if err := j.client.Get(ctx, key, obj); err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, key, err)
@@ -76,6 +78,14 @@ func (j *Jobs) readOwner(ctx context.Context, namespace string, owner *metav1.Ow
 	}
 	if obj.GetUID() != owner.UID {
 		return nil, nil
+	}
+	if obj.GetLabels()[workload.QueueLabel] == "" {
+		labels := maps.Clone(obj.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[workload.QueueLabel] = string(wl.Spec.QueueName)
+		obj.SetLabels(labels)
 	}
 	job, managed, _, err := kind.Read(ctx, j.client, obj)
 	if err != nil {

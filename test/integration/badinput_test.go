@@ -98,6 +98,30 @@ func init() {
 			e.Create(t, next)
 			e.runs(t, next, 2)
 		}},
+		scenario{name: "a running job that loses its queue label stays charged until its pods are gone, also over a restart", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			js, next := e.job("sly", "team", 2, 4), e.job("next", "team", 2, 4)
+			e.Create(t, js)
+			e.runs(t, js, 2)
+			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(js), js); err != nil {
+				t.Fatal(err)
+			}
+			delete(js.Labels, "kueue.x-k8s.io/queue-name")
+			if err := e.Client.Update(t.Context(), js); err != nil {
+				t.Fatal(err)
+			}
+			e.Create(t, next)
+			e.pending(t, next, "WaitingForQuota", "0 of 8 free")
+			e.restart(t)
+			e.usage(t, "team", 8, 1, 1)
+			e.pending(t, next, "WaitingForQuota", "0 of 8 free")
+			if err := e.Bound(t.Context(), js, 2); err != nil {
+				t.Fatal(err)
+			}
+			e.remove(t, js)
+			e.runs(t, next, 2)
+		}},
 		scenario{name: "a job that is stopped by spec.active frees its nodes, and runs again when it may", run: func(t *testing.T, e *env) {
 			e.Node(t, "node-0", 8)
 			e.Queue(t, e.namespace, "team", 8)

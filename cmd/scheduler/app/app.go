@@ -78,7 +78,7 @@ func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, e
 	if handle == nil {
 		return nil, errors.New("building the scheduler: no profile has the gang plugin")
 	}
-	recorder := cc.EventBroadcaster.NewRecorder("muster-scheduler")
+	recorder := cc.EventBroadcaster.DeprecatedNewLegacyRecorder("muster-scheduler")
 	if err := core.Install(ctx, sched, handle, cc.InformerFactory, recorder); err != nil {
 		return nil, err
 	}
