@@ -25,33 +25,33 @@ func TestAssignGivesFlavors(t *testing.T) {
 			request: job(pods("node", 4, "nvidia.com/gpu", "4", "cpu", "500m")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "h100", "cpu": "h100"}},
-				PodSetUsage:  []Requests{{gpu: 16, "cpu": 2000}},
-				Usage:        Usage{{"h100", gpu}: 16, {"h100", "cpu"}: 2000},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100", "cpu": "h100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 16, "cpu": 2000}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 16, {"h100", "cpu"}: 2000},
 			},
 		},
 		"a job takes exactly what is left": {
 			tree:    cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16"))), flavorOf("h100", nil)),
-			used:    Usage{{"h100", gpu}: 8},
+			used:    Usage{{"h100", nvidiaGPU}: 8},
 			request: job(pods("node", 2, "nvidia.com/gpu", "4")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "h100"}},
-				PodSetUsage:  []Requests{{gpu: 8}},
-				Usage:        Usage{{"h100", gpu}: 8},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 8},
 			},
 		},
 		"a full flavor is passed over for the next one, with all resources of the group": {
 			tree: cluster(clusterQ("cq", group(
 				of("h100", "nvidia.com/gpu", "8", "cpu", "64"), of("a100", "nvidia.com/gpu", "8", "cpu", "64"))),
 				flavorOf("h100", nil), flavorOf("a100", nil)),
-			used:    Usage{{"h100", gpu}: 1},
+			used:    Usage{{"h100", nvidiaGPU}: 1},
 			request: job(pods("node", 2, "nvidia.com/gpu", "4", "cpu", "1")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "a100", "cpu": "a100"}},
-				PodSetUsage:  []Requests{{gpu: 8, "cpu": 2000}},
-				Usage:        Usage{{"a100", gpu}: 8, {"a100", "cpu"}: 2000},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "a100", "cpu": "a100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8, "cpu": 2000}},
+				Usage:        Usage{{"a100", nvidiaGPU}: 8, {"a100", "cpu"}: 2000},
 			},
 		},
 		"a pod set sees what the one before it took": {
@@ -60,9 +60,9 @@ func TestAssignGivesFlavors(t *testing.T) {
 			request: job(pods("a", 1, "nvidia.com/gpu", "8"), pods("b", 1, "nvidia.com/gpu", "8")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "h100"}, {gpu: "a100"}},
-				PodSetUsage:  []Requests{{gpu: 8}, {gpu: 8}},
-				Usage:        Usage{{"h100", gpu}: 8, {"a100", gpu}: 8},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100"}, {nvidiaGPU: "a100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8}, {nvidiaGPU: 8}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 8, {"a100", nvidiaGPU}: 8},
 			},
 		},
 		"resource groups give different flavors to one pod set": {
@@ -71,9 +71,9 @@ func TestAssignGivesFlavors(t *testing.T) {
 			request: job(pods("node", 1, "nvidia.com/gpu", "8", "memory", "2Gi")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "h100", "memory": "cpus"}},
-				PodSetUsage:  []Requests{{gpu: 8, "memory": 2 << 30}},
-				Usage:        Usage{{"h100", gpu}: 8, {"cpus", "memory"}: 2 << 30},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100", "memory": "cpus"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8, "memory": 2 << 30}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 8, {"cpus", "memory"}: 2 << 30},
 			},
 		},
 		"pods are counted where they are covered": {
@@ -91,33 +91,33 @@ func TestAssignGivesFlavors(t *testing.T) {
 			request: job(pods("node", 1, "nvidia.com/gpu", "8", "cpu", "0")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "h100"}},
-				PodSetUsage:  []Requests{{gpu: 8}},
-				Usage:        Usage{{"h100", gpu}: 8},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 8},
 			},
 		},
 		"a queue in debt still takes a pod set that asks for zero": {
 			tree:    cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "8"))), flavorOf("h100", nil)),
-			used:    Usage{{"h100", gpu}: 12},
+			used:    Usage{{"h100", nvidiaGPU}: 12},
 			request: job(pods("launcher", 1, "nvidia.com/gpu", "0")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "h100"}},
-				PodSetUsage:  []Requests{{gpu: 0}},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 0}},
 				Usage:        Usage{},
 			},
 		},
 		"a node selector picks the flavor with that label, whatever its order": {
 			tree: cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "8"), of("a100", "nvidia.com/gpu", "8"))),
-				flavorOf("h100", map[string]string{"gpu": "h100"}), flavorOf("a100", map[string]string{"gpu": "a100"})),
+				flavorOf("h100", map[string]string{"nvidiaGPU": "h100"}), flavorOf("a100", map[string]string{"nvidiaGPU": "a100"})),
 			request: job(pods("node", 1, "nvidia.com/gpu", "8").as(corev1.PodSpec{
-				NodeSelector: map[string]string{"gpu": "a100", "zone": "z1"},
+				NodeSelector: map[string]string{"nvidiaGPU": "a100", "zone": "z1"},
 			})),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "a100"}},
-				PodSetUsage:  []Requests{{gpu: 8}},
-				Usage:        Usage{{"a100", gpu}: 8},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "a100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8}},
+				Usage:        Usage{{"a100", nvidiaGPU}: 8},
 			},
 		},
 		"a tainted flavor is passed over by pods that do not tolerate it": {
@@ -126,9 +126,9 @@ func TestAssignGivesFlavors(t *testing.T) {
 			request: job(pods("node", 1, "nvidia.com/gpu", "8")),
 			want: &Assignment{
 				ClusterQueue: "cq",
-				Flavors:      []map[corev1.ResourceName]string{{gpu: "h100"}},
-				PodSetUsage:  []Requests{{gpu: 8}},
-				Usage:        Usage{{"h100", gpu}: 8},
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 8},
 			},
 		},
 	}
@@ -152,7 +152,7 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 	}
 	twoFlavors := func() *Tree {
 		return cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16"), of("a100", "nvidia.com/gpu", "8"))),
-			flavorOf("h100", map[string]string{"gpu": "h100"}), flavorOf("a100", map[string]string{"gpu": "a100"}))
+			flavorOf("h100", map[string]string{"nvidiaGPU": "h100"}), flavorOf("a100", map[string]string{"nvidiaGPU": "a100"}))
 	}
 	edit := func(t *Tree, change func(*kueue.ClusterQueue)) *Tree {
 		cq := clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16")))
@@ -240,19 +240,19 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 		},
 		"half the quota is in use": {
 			tree:    oneFlavor,
-			used:    Usage{{"h100", gpu}: 8},
+			used:    Usage{{"h100", nvidiaGPU}: 8},
 			request: job(pods("node", 4, "nvidia.com/gpu", "4")),
 			want:    reason.Reason{Class: reason.WaitingForQuota, Message: "needs 16 GPUs in queue team-nlp, 8 of 16 free"},
 		},
 		"more is in use than the quota": {
 			tree:    oneFlavor,
-			used:    Usage{{"h100", gpu}: 24},
+			used:    Usage{{"h100", nvidiaGPU}: 24},
 			request: job(pods("node", 1, "nvidia.com/gpu", "1")),
 			want:    reason.Reason{Class: reason.WaitingForQuota, Message: "needs 1 GPU in queue team-nlp, 0 of 16 free"},
 		},
 		"two resources are short": {
 			tree:    oneFlavor,
-			used:    Usage{{"h100", gpu}: 8, {"h100", "memory"}: 63 << 30},
+			used:    Usage{{"h100", nvidiaGPU}: 8, {"h100", "memory"}: 63 << 30},
 			request: job(pods("node", 4, "nvidia.com/gpu", "4", "memory", "2Gi")),
 			want: reason.Reason{Class: reason.WaitingForQuota,
 				Message: "needs 16 GPUs in queue team-nlp, 8 of 16 free; needs 8Gi memory, 1Gi of 64Gi free"},
@@ -265,19 +265,19 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 		},
 		"pod sets that fit one by one do not fit together": {
 			tree:    oneFlavor,
-			used:    Usage{{"h100", gpu}: 4},
+			used:    Usage{{"h100", nvidiaGPU}: 4},
 			request: job(pods("a", 1, "nvidia.com/gpu", "8"), pods("b", 1, "nvidia.com/gpu", "8")),
 			want:    reason.Reason{Class: reason.WaitingForQuota, Message: "needs 16 GPUs in queue team-nlp, 12 of 16 free"},
 		},
 		"the need of one flavor counts the pod sets behind the one that fails": {
 			tree:    oneFlavor,
-			used:    Usage{{"h100", gpu}: 12},
+			used:    Usage{{"h100", nvidiaGPU}: 12},
 			request: job(pods("a", 1, "nvidia.com/gpu", "8"), pods("b", 1, "nvidia.com/gpu", "8")),
 			want:    reason.Reason{Class: reason.WaitingForQuota, Message: "needs 16 GPUs in queue team-nlp, 4 of 16 free"},
 		},
 		"the job is larger than the queue, though the queue is in use too": {
 			tree:    oneFlavor,
-			used:    Usage{{"h100", gpu}: 8},
+			used:    Usage{{"h100", nvidiaGPU}: 8},
 			request: job(pods("node", 8, "nvidia.com/gpu", "4")),
 			want:    reason.Reason{Class: reason.ExceedsMaxQuota, Message: "needs 32 GPUs in queue team-nlp, the quota is 16"},
 		},
@@ -288,7 +288,7 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 		},
 		"two flavors are in use": {
 			tree:    twoFlavors,
-			used:    Usage{{"h100", gpu}: 12, {"a100", gpu}: 8},
+			used:    Usage{{"h100", nvidiaGPU}: 12, {"a100", nvidiaGPU}: 8},
 			request: job(pods("node", 2, "nvidia.com/gpu", "4")),
 			want: reason.Reason{Class: reason.WaitingForQuota,
 				Message: "needs 8 GPUs in queue team-nlp, 4 of 16 free in flavor h100, 0 of 8 free in flavor a100"},
@@ -301,16 +301,16 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 		},
 		"a flavor that the pods may not use is not told of": {
 			tree: twoFlavors,
-			used: Usage{{"a100", gpu}: 8},
+			used: Usage{{"a100", nvidiaGPU}: 8},
 			request: job(pods("node", 2, "nvidia.com/gpu", "4").as(corev1.PodSpec{
-				NodeSelector: map[string]string{"gpu": "a100"},
+				NodeSelector: map[string]string{"nvidiaGPU": "a100"},
 			})),
 			want: reason.Reason{Class: reason.WaitingForQuota, Message: "needs 8 GPUs in queue team-nlp, 0 of 8 free in flavor a100"},
 		},
 		"the pods may use no flavor": {
 			tree: twoFlavors,
 			request: job(pods("node", 2, "nvidia.com/gpu", "4").as(corev1.PodSpec{
-				NodeSelector: map[string]string{"gpu": "b200"},
+				NodeSelector: map[string]string{"nvidiaGPU": "b200"},
 			})),
 			want: reason.Reason{Class: reason.NoMatchingFlavor,
 				Message: "pod set node: node selector or affinity does not match flavor h100; node selector or affinity does not match flavor a100"},
@@ -351,13 +351,13 @@ func BenchmarkAssign(b *testing.B) {
 	tree := cluster(clusterQ("cq",
 		group(of("h100", "nvidia.com/gpu", "1024", "cpu", "8k", "memory", "64Ti"),
 			of("a100", "nvidia.com/gpu", "1024", "cpu", "8k", "memory", "64Ti"))),
-		flavorOf("h100", map[string]string{"gpu": "h100"}, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}),
-		flavorOf("a100", map[string]string{"gpu": "a100"}))
-	spec := corev1.PodSpec{NodeSelector: map[string]string{"gpu": "a100"}}
+		flavorOf("h100", map[string]string{"nvidiaGPU": "h100"}, corev1.Taint{Key: "nvidiaGPU", Effect: corev1.TaintEffectNoSchedule}),
+		flavorOf("a100", map[string]string{"nvidiaGPU": "a100"}))
+	spec := corev1.PodSpec{NodeSelector: map[string]string{"nvidiaGPU": "a100"}}
 	request := job(
 		pods("launcher", 1, "cpu", "1", "memory", "1Gi").as(spec),
 		pods("node", 64, "nvidia.com/gpu", "8", "cpu", "32", "memory", "256Gi").as(spec))
-	for name, used := range map[string]Usage{"fits": nil, "waits": {{"a100", gpu}: 1000}} {
+	for name, used := range map[string]Usage{"fits": nil, "waits": {{"a100", nvidiaGPU}: 1000}} {
 		b.Run(name, func(b *testing.B) {
 			tree.Charge("earlier", "cq", used)
 			b.ReportAllocs()

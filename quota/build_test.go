@@ -8,7 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-const gpu = corev1.ResourceName("nvidia.com/gpu")
+const nvidiaGPU = corev1.ResourceName("nvidia.com/gpu")
 
 var teamNLP = types.NamespacedName{Namespace: "nlp", Name: "team-nlp"}
 

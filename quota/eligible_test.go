@@ -8,7 +8,7 @@ import (
 )
 
 func TestEligibility(t *testing.T) {
-	h100 := map[string]string{"gpu": "h100"}
+	h100 := map[string]string{"nvidiaGPU": "h100"}
 	taint := func(effect corev1.TaintEffect) []corev1.Taint {
 		return []corev1.Taint{{Key: "spot", Value: "true", Effect: effect}}
 	}
@@ -53,34 +53,34 @@ func TestEligibility(t *testing.T) {
 			spec: &corev1.PodSpec{}, flavor: flavor{taints: taint(corev1.TaintEffectNoSchedule), tolerate: exists},
 		},
 		"a toleration of another taint does not help": {
-			spec:   &corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}},
+			spec:   &corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "nvidiaGPU", Operator: corev1.TolerationOpExists}}},
 			flavor: flavor{taints: taint(corev1.TaintEffectNoSchedule)}, want: noTaint,
 		},
 		"the node selector names the flavor's label": {
 			spec: &corev1.PodSpec{NodeSelector: h100}, flavor: flavor{nodeLabels: h100},
 		},
 		"the node selector names another value": {
-			spec: &corev1.PodSpec{NodeSelector: map[string]string{"gpu": "a100"}}, flavor: flavor{nodeLabels: h100}, want: noSelector,
+			spec: &corev1.PodSpec{NodeSelector: map[string]string{"nvidiaGPU": "a100"}}, flavor: flavor{nodeLabels: h100}, want: noSelector,
 		},
 		"a node selector on a key that the flavor lacks is placement's business": {
 			spec: &corev1.PodSpec{NodeSelector: map[string]string{"zone": "z1"}}, flavor: flavor{nodeLabels: h100},
 		},
 		"required affinity accepts the label": {
-			spec: require(in("gpu", "h100", "a100")), flavor: flavor{nodeLabels: h100},
+			spec: require(in("nvidiaGPU", "h100", "a100")), flavor: flavor{nodeLabels: h100},
 		},
 		"required affinity refuses the label": {
-			spec: require(in("gpu", "a100")), flavor: flavor{nodeLabels: h100}, want: noSelector,
+			spec: require(in("nvidiaGPU", "a100")), flavor: flavor{nodeLabels: h100}, want: noSelector,
 		},
 		"one of two alternative terms accepts the label": {
-			spec: require(in("gpu", "a100"), in("gpu", "h100")), flavor: flavor{nodeLabels: h100},
+			spec: require(in("nvidiaGPU", "a100"), in("nvidiaGPU", "h100")), flavor: flavor{nodeLabels: h100},
 		},
 		"a term on foreign keys accepts any flavor, for terms are alternatives": {
-			spec: require(in("gpu", "a100"), in("zone", "z1")), flavor: flavor{nodeLabels: h100},
+			spec: require(in("nvidiaGPU", "a100"), in("zone", "z1")), flavor: flavor{nodeLabels: h100},
 		},
 		"the node selector holds beside a term on foreign keys": {
 			spec: func() *corev1.PodSpec {
 				s := require(in("zone", "z1"))
-				s.NodeSelector = map[string]string{"gpu": "a100"}
+				s.NodeSelector = map[string]string{"nvidiaGPU": "a100"}
 				return s
 			}(),
 			flavor: flavor{nodeLabels: h100}, want: noSelector,

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/muster-gpu/muster/api/gpu"
 )
 
 // Requests are amounts of resources in Kueue's units: cpu in thousandths of a
@@ -67,19 +69,15 @@ func FormatValue(name corev1.ResourceName, v int64) string {
 
 func unit(name corev1.ResourceName, v int64) string {
 	switch {
-	case isGPU(name) && v == 1:
+	case gpu.Whole(name) && v == 1:
 		return "GPU"
-	case isGPU(name):
+	case gpu.Whole(name):
 		return "GPUs"
 	case name == corev1.ResourcePods && v == 1:
 		return "pod"
 	default:
 		return string(name)
 	}
-}
-
-func isGPU(name corev1.ResourceName) bool {
-	return strings.HasSuffix(string(name), "/gpu")
 }
 
 func isBytes(name corev1.ResourceName) bool {

@@ -13,14 +13,14 @@ func TestRequestsOfUsesKueuesUnits(t *testing.T) {
 	got := RequestsOf(corev1.ResourceList{
 		"cpu":               resource.MustParse("1500m"),
 		"memory":            resource.MustParse("2Gi"),
-		gpu:                 resource.MustParse("8"),
+		nvidiaGPU:           resource.MustParse("8"),
 		"ephemeral-storage": resource.MustParse("1500m"),
 		"example.com/debt":  resource.MustParse("-3"),
 		"example.com/huge":  resource.MustParse("100E"),
 		"hugepages-2Mi":     resource.MustParse("4Mi"),
 	})
 	want := Requests{
-		"cpu": 1500, "memory": 2 << 30, gpu: 8, "ephemeral-storage": 2,
+		"cpu": 1500, "memory": 2 << 30, nvidiaGPU: 8, "ephemeral-storage": 2,
 		"example.com/debt": 0, "example.com/huge": math.MaxInt64, "hugepages-2Mi": 4 << 20,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -37,8 +37,8 @@ func TestAmountsReadWell(t *testing.T) {
 		value int64
 		want  string
 	}{
-		"several GPUs":              {gpu, 8, "8 GPUs"},
-		"one GPU":                   {gpu, 1, "1 GPU"},
+		"several GPUs":              {nvidiaGPU, 8, "8 GPUs"},
+		"one GPU":                   {nvidiaGPU, 1, "1 GPU"},
 		"GPUs of another vendor":    {"amd.com/gpu", 2, "2 GPUs"},
 		"a slice of a GPU":          {"nvidia.com/mig-1g.10gb", 2, "2 nvidia.com/mig-1g.10gb"},
 		"half a core":               {"cpu", 500, "500m cpu"},
@@ -47,8 +47,8 @@ func TestAmountsReadWell(t *testing.T) {
 		"huge pages":                {"hugepages-2Mi", 4 << 20, "4Mi hugepages-2Mi"},
 		"one pod":                   {"pods", 1, "1 pod"},
 		"several pods":              {"pods", 4, "4 pods"},
-		"thousands stay as numbers": {gpu, 1024, "1024 GPUs"},
-		"a round thousand too":      {gpu, 2000, "2000 GPUs"},
+		"thousands stay as numbers": {nvidiaGPU, 1024, "1024 GPUs"},
+		"a round thousand too":      {nvidiaGPU, 2000, "2000 GPUs"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAmountsReadWell(t *testing.T) {
 }
 
 func TestRequestsListDevicesFirst(t *testing.T) {
-	got := Requests{"cpu": 500, "memory": 2 << 30, gpu: 8}.String()
+	got := Requests{"cpu": 500, "memory": 2 << 30, nvidiaGPU: 8}.String()
 	if diff := cmp.Diff("8 GPUs, 500m cpu, 2Gi memory", got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}

@@ -126,18 +126,18 @@ func TestStatusOfALocalQueue(t *testing.T) {
 }
 
 func TestFlavorTellsWhatToInject(t *testing.T) {
-	tolerate := []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
-	obj := flavorOf("h100", map[string]string{"gpu": "h100"})
+	tolerate := []corev1.Toleration{{Key: "nvidiaGPU", Operator: corev1.TolerationOpExists}}
+	obj := flavorOf("h100", map[string]string{"nvidiaGPU": "h100"})
 	obj.Spec.Tolerations = tolerate
 	tree := New()
 	tree.SetFlavor(obj)
-	obj.Spec.NodeLabels["gpu"] = "changed by its owner"
+	obj.Spec.NodeLabels["nvidiaGPU"] = "changed by its owner"
 
 	labels, tolerations, ok := tree.Flavor("h100")
 	if !ok {
 		t.Fatal("the flavor is unknown")
 	}
-	if diff := cmp.Diff(map[string]string{"gpu": "h100"}, labels); diff != "" {
+	if diff := cmp.Diff(map[string]string{"nvidiaGPU": "h100"}, labels); diff != "" {
 		t.Errorf("node labels (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(tolerate, tolerations); diff != "" {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestCharges(t *testing.T) {
-	h100, cpus := FlavorResource{"h100", gpu}, FlavorResource{"h100", corev1.ResourceCPU}
+	h100, cpus := FlavorResource{"h100", nvidiaGPU}, FlavorResource{"h100", corev1.ResourceCPU}
 	tests := map[string]struct {
 		do   func(*Tree)
 		want Usage
@@ -100,7 +100,7 @@ func TestNominalListsEveryCell(t *testing.T) {
 		group(of("h100", "nvidia.com/gpu", "16"), of("a100", "nvidia.com/gpu", "0")),
 		group(of("cpus", "cpu", "1500m", "memory", "1Gi"))))
 	want := Usage{
-		{"h100", gpu}: 16, {"a100", gpu}: 0,
+		{"h100", nvidiaGPU}: 16, {"a100", nvidiaGPU}: 0,
 		{"cpus", "cpu"}: 1500, {"cpus", "memory"}: 1 << 30,
 	}
 	if diff := cmp.Diff(want, tree.Nominal("cq")); diff != "" {
@@ -113,7 +113,7 @@ func TestNominalListsEveryCell(t *testing.T) {
 
 func TestUsedIsACopy(t *testing.T) {
 	tree := New()
-	cell := FlavorResource{"h100", gpu}
+	cell := FlavorResource{"h100", nvidiaGPU}
 	mine := Usage{cell: 8}
 	tree.Charge("a", "cq", mine)
 	mine[cell] = 1
@@ -129,7 +129,7 @@ func drawUsage(t *rapid.T) Usage {
 		rapid.Custom(func(t *rapid.T) FlavorResource {
 			return FlavorResource{
 				rapid.SampledFrom([]string{"h100", "a100"}).Draw(t, "flavor"),
-				rapid.SampledFrom([]corev1.ResourceName{gpu, "cpu"}).Draw(t, "resource"),
+				rapid.SampledFrom([]corev1.ResourceName{nvidiaGPU, "cpu"}).Draw(t, "resource"),
 			}
 		}),
 		rapid.Int64Range(1, 1000),

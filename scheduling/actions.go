@@ -18,6 +18,8 @@ const (
 	doNothing doing = iota
 	doSuspend
 	doResume
+	// doForgive: the job has started; its failed starts count no more.
+	doForgive
 	// doRequeue: the job has left its nodes; its Workload becomes pending again.
 	doRequeue
 	// doFinish: the job has finished and left; its Workload says so.
@@ -149,8 +151,11 @@ func (l *Ledger) want(e *entry) action {
 			return action{do: doSuspend, message: "it runs without being admitted"}
 		}
 	case Admitted:
-		if job.Suspended {
+		switch {
+		case job.Suspended:
 			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
+		case !e.late() && starts(e.workload) > 0:
+			return action{do: doForgive}
 		}
 	case Leaving:
 		switch {

@@ -19,6 +19,7 @@ type admission struct {
 	assignment *quota.Assignment
 	nodes      [][]string
 	state      State
+	replanned  int
 	message    string
 }
 
@@ -31,7 +32,7 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 	if e == nil || (e.state != Admitting && e.state != Admitted) || e.workload == nil {
 		return admission{}, false
 	}
-	a := admission{job: e.job, workload: e.workload, assignment: e.assignment, state: e.state}
+	a := admission{job: e.job, workload: e.workload, assignment: e.assignment, state: e.state, replanned: e.replanned}
 	for _, set := range e.sets {
 		var nodes []string
 		for _, s := range set.slots {
@@ -45,6 +46,16 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 	}
 	a.message = fmt.Sprintf("%s on %s from queue %s", amount(e.gpus(), e.podCount()), nodeRange(e.nodes()), e.job.Queue)
 	return a, true
+}
+
+// nodesWritten lets pods into slots whose new nodes the Workload names now.
+func (l *Ledger) nodesWritten(e *entry) {
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			s.unwritten = false
+		}
+	}
+	l.wakeAll(e)
 }
 
 // outcome is what is known of a write to the API.
@@ -73,11 +84,11 @@ func outcomeOf(err error) outcome {
 	}
 }
 
-// written records the outcome of writing an admission; latest is the newest
-// Workload known. It reports whether the job is admitted now and was not
+// written records the outcome of writing an admission, or, for a job that is
+// admitted, its slots' new nodes; latest is the newest Workload known. It reports whether the job is admitted now and was not
 // before. While the outcome is unknown charge and holds stay, and the write is
 // tried again.
-func (l *Ledger) written(uid types.UID, latest *kueue.Workload, result outcome, err error) bool {
+func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, result outcome, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
@@ -88,7 +99,12 @@ func (l *Ledger) written(uid types.UID, latest *kueue.Workload, result outcome, 
 		e.workload = latest
 	}
 	switch {
-	case result == unknown || e.state == Admitted:
+	case e.state == Admitted:
+		if result == wrote && replanned == e.replanned {
+			l.nodesWritten(e)
+		}
+		return false
+	case result == unknown:
 		return false
 	case result == wrote:
 		e.move(evWritten)

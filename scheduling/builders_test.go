@@ -80,6 +80,7 @@ func isTrue(kind string) func(*kueue.Workload) {
 func pod(j *workload.Job, podSet string, index int32, uid string) *corev1.Pod {
 	ps := j.PodSet(podSet)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: j.Owner.Namespace, Name: uid, UID: types.UID(uid)}, Spec: *ps.Template.Spec.DeepCopy()}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job-1", Controller: new(true)}}
 	p.Labels = map[string]string{jobset.JobSetUIDKey: string(j.PodOwnerUID), jobset.ReplicatedJobNameKey: podSet, jobset.JobIndexKey: "0"}
 	if index >= 0 {
 		p.Labels["batch.kubernetes.io/job-completion-index"] = fmt.Sprint(index)

@@ -52,7 +52,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 		}
 		wl = latest
 	}
-	news := j.ledger.written(uid, wl, result, err)
+	news := j.ledger.written(uid, a.replanned, wl, result, err)
 	switch {
 	case news:
 		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
@@ -125,6 +125,9 @@ func (j *Jobs) writeEviction(ctx context.Context, uid types.UID, why eviction) e
 
 // starts is the number of failed starts that a Workload has counted.
 func starts(wl *kueue.Workload) int32 {
+	if wl == nil {
+		return 0
+	}
 	if r := wl.Status.RequeueState; r != nil && r.Count != nil {
 		return *r.Count
 	}

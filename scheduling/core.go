@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -56,7 +57,7 @@ type Core struct {
 func NewCore(ctx context.Context, c Config) *Core {
 	effects := newEffects()
 	ledger := NewLedger(klog.FromContext(ctx), c.Clock, effects)
-	cycle := NewCycle(ledger, placement.NewPlanner(workload.IsGPU), c.PassBudget)
+	cycle := NewCycle(ledger, placement.NewPlanner(gpu.Is), c.PassBudget)
 	effects.admit = cycle.Wake
 	kinds := map[schema.GroupKind]workload.Kind{}
 	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...)}) {

@@ -286,7 +286,7 @@ func (c *Cycle) replace(ctx context.Context, e *entry, epoch int64) bool {
 	for i := range lost {
 		for j, s := range lost[i] {
 			if s.lost() {
-				s.node = plan[i][j]
+				e.moveTo(s, plan[i][j])
 			}
 		}
 	}
@@ -295,7 +295,6 @@ func (c *Cycle) replace(ctx context.Context, e *entry, epoch int64) bool {
 	}
 	e.version++
 	logger.V(2).Info("Part of a gang planned anew", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "nodes", e.nodes())
-	l.wakeAll(e)
 	c.write(job.Owner.UID)
 	return true
 }

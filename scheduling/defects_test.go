@@ -288,7 +288,7 @@ func TestPodsThatExistBeforeTheirJobIsAdmittedGetTheirSlots(t *testing.T) {
 	p := pod(j, "node", 0, "p")
 	s.Seen(p)
 	s.plan(j, []string{"node-0"})
-	s.written(j.Owner.UID, s.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted)), wrote, nil)
+	s.written(j.Owner.UID, 0, s.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted)), wrote, nil)
 	if ok, why := s.MayEnter(p); !ok || s.wishes.woken["p"] == 0 {
 		t.Errorf("the pod is not let in: %v %q, woken %d times", ok, why, s.wishes.woken["p"])
 	}

@@ -40,6 +40,8 @@ type entry struct {
 	// that have none: the job has no slots, or theirs is not free yet.
 	seats    map[types.UID]*slot
 	unplaced map[types.UID]*corev1.Pod
+	// replanned counts the changes of slots' nodes since admission.
+	replanned int
 	// lateSince is since when a pod that should be on its node is not; zero
 	// while there is none.
 	lateSince time.Time
@@ -60,6 +62,13 @@ type eviction struct {
 	message string
 	// backOff: the job waits before it is tried again, longer each time.
 	backOff bool
+}
+
+// moveTo gives a lost slot a new node. Its pod is let in when the Workload says
+// the node.
+func (e *entry) moveTo(s *slot, node string) {
+	s.node, s.unwritten = node, true
+	e.replanned++
 }
 
 func (e *entry) String() string {

@@ -23,7 +23,7 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 	switch {
 	case !seated:
 		return false, "waiting for the pod before it to leave its slot"
-	case s.node == "":
+	case s.node == "" || s.unwritten:
 		return false, "waiting for a new node"
 	case !e.groupReady(s.set.set.Phase):
 		return false, "waiting for the other pods of its gang"

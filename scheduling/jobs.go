@@ -249,6 +249,8 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			j.note(job, "Resumed", "it was suspended while it is admitted, and is resumed; to stop it, set spec.active of its Workload to false")
 		}
 		return nil
+	case doForgive:
+		return j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) { wl.Status.RequeueState = nil })
 	case doRequeue:
 		return j.writeRequeue(ctx, job)
 	case doFinish:

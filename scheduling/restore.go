@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,9 +64,10 @@ func admittedAt(wl *kueue.Workload) time.Time {
 	return time.Time{}
 }
 
-// readOwner reads the owner of a Workload from the API; nil if it is gone or
-// not managed. An owner that lost its queue label after it was admitted is
-// read as if it had it: it is charged until its pods are gone.
+// readOwner reads the owner of a Workload from the API; nil if it is not
+// managed. An owner that lost its queue label after it was admitted is read as
+// if it had it, and one that is gone as one that is being deleted: both are
+// charged until their pods are gone.
 func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner *metav1.OwnerReference) (*workload.Job, error) {
 	kind := j.kinds[groupKindOf(owner)]
 	obj := kind.New()
@@ -74,10 +76,10 @@ func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner *metav1.
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, key, err)
 		}
-		return nil, nil
+		return goneOwner(wl, owner), nil
 	}
 	if obj.GetUID() != owner.UID {
-		return nil, nil
+		return goneOwner(wl, owner), nil
 	}
 	if obj.GetLabels()[workload.QueueLabel] == "" {
 		labels := maps.Clone(obj.GetLabels())
@@ -95,6 +97,20 @@ func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner *metav1.
 		return nil, nil
 	}
 	return job, nil
+}
+
+// goneOwner is what a Workload knows of an owner that is gone. The pods of a
+// TrainJob carry the UID of a JobSet that is gone too, and are not found.
+func goneOwner(wl *kueue.Workload, owner *metav1.OwnerReference) *workload.Job {
+	return &workload.Job{
+		Owner: workload.Owner{
+			GroupVersionKind: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind),
+			NamespacedName:   types.NamespacedName{Namespace: wl.Namespace, Name: owner.Name},
+			UID:              owner.UID,
+		},
+		Queue: string(wl.Spec.QueueName), PodOwnerUID: owner.UID, Created: wl.CreationTimestamp.Time,
+		Suspended: true, Deleting: true, PodSets: podSetsOf(wl),
+	}
 }
 
 // succeededPods are the pods that have succeeded, by the UID of their owner:

@@ -202,7 +202,7 @@ func (s *scene) admitted(j *workload.Job, nodes ...[]string) *workload.Job {
 	s.pending(j)
 	s.plan(j, nodes...)
 	wl := s.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted), s.admissionWritten(j))
-	if !s.written(j.Owner.UID, wl, wrote, nil) {
+	if !s.written(j.Owner.UID, 0, wl, wrote, nil) {
 		s.t.Fatalf("%s is not admitted", j.Owner.Name)
 	}
 	s.read(running(j), wl, nil)

@@ -26,6 +26,8 @@ type slot struct {
 	reserved bool
 	// bound: pod is on its node.
 	bound bool
+	// unwritten: node is new, and the Workload does not say it yet.
+	unwritten bool
 	// done: a pod of this slot has succeeded, none will come again.
 	done bool
 }
@@ -126,7 +128,7 @@ func (s *setSlots) ready() bool {
 		if sl.done || sl.bound {
 			continue
 		}
-		if sl.pod == nil || sl.node == "" || sl.pod.DeletionTimestamp != nil {
+		if sl.pod == nil || sl.node == "" || sl.unwritten || sl.pod.DeletionTimestamp != nil {
 			return false
 		}
 	}

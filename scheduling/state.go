@@ -3,7 +3,7 @@ package scheduling
 // State is where a job stands between its creation and its end.
 type State string
 
-// The states of a job. Only step changes them.
+// The states of a job. Only entry.move changes them.
 const (
 	// Pending jobs hold nothing and wait for quota and nodes.
 	Pending State = "Pending"

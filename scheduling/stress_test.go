@@ -50,7 +50,7 @@ func TestLedgerIsSafeForAllWhoCallIt(t *testing.T) {
 				if a, ok := s.admissionOf(j.Owner.UID); ok {
 					wl := a.workload.DeepCopy()
 					wl.Status.Admission = admissionStatus(a)
-					s.written(j.Owner.UID, wl, wrote, nil)
+					s.written(j.Owner.UID, a.replanned, wl, wrote, nil)
 				}
 			}
 		},

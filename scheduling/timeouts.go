@@ -5,6 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -19,10 +24,48 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 			return
 		case <-tick.C():
 			j.ledger.expire(j.timing.StartTimeout)
+			j.freeOrphans(ctx)
 			// Some reasons are worth telling only when they last.
 			j.effects.Report()
 		}
 	}
+}
+
+// orphanAge is how old a pod is that should have been told of its owner.
+const orphanAge = 10 * time.Second
+
+// freeOrphans lets pods go whose JobSet does not exist: nobody will ever say
+// whose they are.
+func (j *Jobs) freeOrphans(ctx context.Context) {
+	for owner, pod := range j.ledger.oldStrays(orphanAge) {
+		js := &jobset.JobSet{}
+		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[jobset.JobSetNameKey]}
+		err := j.client.Get(ctx, key, js)
+		switch {
+		case err == nil && js.UID == owner:
+		case client.IgnoreNotFound(err) != nil:
+			klog.FromContext(ctx).Error(err, "Looking for the JobSet of a pod", "pod", klog.KObj(pod))
+		default:
+			j.ledger.Unmanaged(owner)
+		}
+	}
+}
+
+// oldStrays are owners that are not known, each with a pod of its that is
+// older than age.
+func (l *Ledger) oldStrays(age time.Duration) map[types.UID]*corev1.Pod {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[types.UID]*corev1.Pod{}
+	for owner, pods := range l.strays {
+		for _, pod := range pods {
+			if l.clock.Since(pod.CreationTimestamp.Time) > age {
+				out[owner] = pod
+				break
+			}
+		}
+	}
+	return out
 }
 
 // expire releases, whole, the jobs in which a pod that should be on its node
@@ -40,6 +83,10 @@ func (l *Ledger) expire(timeout time.Duration) {
 			l.touch()
 		case e.state != Admitted || !e.late():
 			e.lateSince = time.Time{}
+			if e.state == Admitted && starts(e.workload) > 0 {
+				// It has started: failures before this count no more.
+				l.effects.Sync(keyOf(e.job.Owner))
+			}
 		case e.lateSince.IsZero():
 			e.lateSince = now
 		case now.Sub(e.lateSince) >= timeout:

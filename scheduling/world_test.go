@@ -136,7 +136,7 @@ func (w *world) pass() {
 		for _, set := range e.sets {
 			for _, s := range set.slots {
 				if s.lost() {
-					s.node = w.fit(set.set.Template, map[string]int64{})
+					e.moveTo(s, w.fit(set.set.Template, map[string]int64{}))
 					if err := w.holdAll(e, protos); err != nil {
 						w.t.Fatalf("%v", err)
 					}
@@ -205,7 +205,7 @@ func (w *world) write(o *owner, how string) {
 		o.wl = o.wl.DeepCopy()
 		o.wl.ResourceVersion = fmt.Sprint(w.version)
 		err := apierrors.NewConflict(schema.GroupResource{Resource: "workloads"}, o.wl.Name, nil)
-		w.written(uid, o.wl.DeepCopy(), refused, err)
+		w.written(uid, a.replanned, o.wl.DeepCopy(), refused, err)
 		if a.state == Admitting {
 			delete(w.unwritten, uid)
 		}
@@ -218,11 +218,11 @@ func (w *world) write(o *owner, how string) {
 	w.version++
 	o.wl.ResourceVersion = fmt.Sprint(w.version)
 	if how == "unanswered" {
-		w.written(uid, nil, unknown, errUnanswered)
+		w.written(uid, a.replanned, nil, unknown, errUnanswered)
 		return
 	}
 	delete(w.unwritten, uid)
-	w.written(uid, o.wl.DeepCopy(), wrote, nil)
+	w.written(uid, a.replanned, o.wl.DeepCopy(), wrote, nil)
 }
 
 // control makes and deletes pods, as the controllers of JobSet and Job do.

@@ -52,6 +52,9 @@ func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.R
 	}
 	if no == nil {
 		job.PodPriorityClass = podPriorityClass(job.PodSets)
+		no = placedAlready(job.PodSets)
+	}
+	if no == nil {
 		no = foreignScheduler(job.PodSets, o.SchedulerNames, js, remedy)
 	}
 	if job.over() {

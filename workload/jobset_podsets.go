@@ -131,6 +131,17 @@ func podPriorityClass(podSets []PodSet) string {
 	return ""
 }
 
+// placedAlready is the reason why pods that name their node cannot be placed.
+func placedAlready(podSets []PodSet) *reason.Reason {
+	for i := range podSets {
+		if node := podSets[i].Template.Spec.NodeName; node != "" {
+			return reason.New(reason.Misconfigured,
+				"pod template %q names the node %s in spec.nodeName, so no scheduler places its pods; use a nodeSelector", podSets[i].Name, node)
+		}
+	}
+	return nil
+}
+
 // foreignScheduler is the reason why a pod set cannot be placed by a scheduler
 // with the given profiles; remedy is what to do where a template names none.
 func foreignScheduler(podSets []PodSet, ours sets.Set[string], js *jobset.JobSet, remedy string) *reason.Reason {

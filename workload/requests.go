@@ -3,25 +3,13 @@ package workload
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
-)
 
-// gpuResources are the extended resources of which one unit is one GPU, or one
-// slice of a GPU that is handed out like one. A name that ends in '*' stands
-// for every resource with that prefix. Resources that count parts of a GPU
-// (memory, millicores, tiles) are not GPUs.
-var gpuResources = []string{
-	"nvidia.com/gpu",
-	"nvidia.com/gpu.shared",
-	"nvidia.com/mig-*",
-	"amd.com/gpu",
-	"gpu.intel.com/i915",
-	"gpu.intel.com/xe",
-}
+	"github.com/muster-gpu/muster/api/gpu"
+)
 
 // Requests is what one pod of the template will request as the scheduler
 // counts it: the larger of the init containers and the containers, sidecars
@@ -75,19 +63,9 @@ func podLevelResources(pod *corev1.Pod) *corev1.ResourceRequirements {
 func GPUs(list corev1.ResourceList) int64 {
 	var n int64
 	for name, quantity := range list {
-		if IsGPU(name) {
+		if gpu.Is(name) {
 			n += quantity.Value()
 		}
 	}
 	return n
-}
-
-// IsGPU says that one unit of the resource is one GPU.
-func IsGPU(name corev1.ResourceName) bool {
-	return slices.ContainsFunc(gpuResources, func(known string) bool {
-		if prefix, open := strings.CutSuffix(known, "*"); open {
-			return strings.HasPrefix(string(name), prefix)
-		}
-		return string(name) == known
-	})
 }

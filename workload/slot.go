@@ -5,6 +5,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
@@ -26,12 +27,16 @@ type Slot struct {
 
 // SlotOf reads from a pod's labels which slot it fills, and of which job: the
 // UID is Job.PodOwnerUID. ok is false for a pod that is no JobSet's, or whose
-// labels do not say it. It reads labels and nothing else, because it runs under
-// the scheduling queue's lock; a user may forge labels, so whoever gives a slot
-// away compares the pod's namespace with the job's.
+// labels do not say it. It reads the pod's metadata and nothing else, because
+// it runs under the scheduling queue's lock. A user may copy labels: a pod that
+// no controller owns has no slot, and whoever gives a slot away compares the
+// pod's namespace with the job's.
 //
 // JobSet 0.8.2 and older do not write the UID label; their pods have no slot.
 func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
+	if metav1.GetControllerOfNoCopy(pod) == nil {
+		return "", Slot{}, false
+	}
 	uid, name := pod.Labels[jobset.JobSetUIDKey], pod.Labels[jobset.ReplicatedJobNameKey]
 	if uid == "" || name == "" {
 		return "", Slot{}, false

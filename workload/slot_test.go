@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
@@ -13,6 +14,7 @@ import (
 func podWith(labels map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Labels = labels
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job-1", Controller: new(true)}}
 	return pod
 }
 
@@ -25,6 +27,11 @@ func jobSetPod(change func(map[string]string)) *corev1.Pod {
 		change(labels)
 	}
 	return podWith(labels)
+}
+
+func orphan(pod *corev1.Pod) *corev1.Pod {
+	pod.OwnerReferences = nil
+	return pod
 }
 
 func TestSlotOf(t *testing.T) {
@@ -49,6 +56,7 @@ func TestSlotOf(t *testing.T) {
 		"an index that is an annotation only":  {annotated, answer{"js-1", Slot{"node", 2, 7}, true}},
 		"a Job that numbers no pods":           {jobSetPod(without(batchv1.JobCompletionIndexAnnotation)), answer{"js-1", Slot{"node", 2, Unnumbered}, true}},
 		"no labels":                            {podWith(nil), answer{}},
+		"labels on a pod of nobody":            {orphan(jobSetPod(nil)), answer{}},
 		"no JobSet UID":                        {jobSetPod(without(jobset.JobSetUIDKey)), answer{}},
 		"no replicated job":                    {jobSetPod(without(jobset.ReplicatedJobNameKey)), answer{}},
 		"no job index":                         {jobSetPod(without(jobset.JobIndexKey)), answer{}},

@@ -8,10 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // QueueLabel names the LocalQueue of a job; Muster speaks Kueue's label.
-const QueueLabel = "kueue.x-k8s.io/queue-name"
+const QueueLabel = workload.QueueLabel
 
 // The kinds that are suspended or stamped at creation.
 var (

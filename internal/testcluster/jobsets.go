@@ -65,7 +65,9 @@ func (j *JobSets) pass(ctx context.Context) error {
 	}
 	have := map[string]*corev1.Pod{}
 	for i := range pods.Items {
-		have[pods.Items[i].Namespace+"/"+pods.Items[i].Name] = &pods.Items[i]
+		if o := metav1.GetControllerOf(&pods.Items[i]); o != nil && o.Kind == "JobSet" {
+			have[pods.Items[i].Namespace+"/"+pods.Items[i].Name] = &pods.Items[i]
+		}
 	}
 	for i := range sets.Items {
 		js := &sets.Items[i]

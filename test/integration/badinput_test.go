@@ -61,6 +61,36 @@ func init() {
 			e.Create(t, js)
 			e.event(t, js, "Pending", "volcano")
 		}},
+		scenario{name: "a job whose pods name their node is refused with the node", run: func(t *testing.T, e *env) {
+			e.Queue(t, e.namespace, "team", 8)
+			js := e.job("pinned", "team", 1, 1)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.NodeName = "node-0"
+			e.Create(t, js)
+			e.event(t, js, "Pending", "names the node node-0 in spec.nodeName")
+		}},
+		scenario{name: "a pod whose JobSet does not exist is scheduled like any other", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: e.namespace, Name: "orphan",
+					Labels: map[string]string{
+						jobset.JobSetNameKey: "gone", jobset.JobSetUIDKey: "gone-1", jobset.ReplicatedJobNameKey: "node", jobset.JobIndexKey: "0",
+					},
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job-1", Controller: new(true)}},
+				},
+				Spec: corev1.PodSpec{SchedulerName: "muster", Containers: []corev1.Container{{Name: "c", Image: "example.com/x"}}},
+			}
+			e.Create(t, pod)
+			testcluster.Eventually(t, "the orphan to be on a node", func(ctx context.Context) error {
+				if err := e.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+					return err
+				}
+				if pod.Spec.NodeName == "" {
+					return fmt.Errorf("it is not")
+				}
+				return nil
+			})
+		}},
 		scenario{name: "a job deleted while it is pending, held or running leaves nothing behind", run: func(t *testing.T, e *env) {
 			e.Node(t, "node-0", 8)
 			e.Queue(t, e.namespace, "team", 8)
