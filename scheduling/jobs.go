@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -116,6 +117,19 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
 	if !managed {
+		if !j.ledger.isRestored() {
+			claimed, err := j.claimed(ctx, workload.Owner{
+				GroupVersionKind: kind.GroupVersionKind(), NamespacedName: key.NamespacedName, UID: obj.GetUID(),
+			})
+			if err != nil {
+				return err
+			}
+			if claimed {
+				// Its pods are charged; they are told apart after the restoration.
+				j.effects.jobs.AddAfter(key, restoreSoon)
+				return nil
+			}
+		}
 		if err := j.leftBehind(ctx, kind, obj.GetUID()); err != nil {
 			return err
 		}
@@ -134,6 +148,22 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		}
 	}
 	return j.act(ctx, kind, obj, job, j.ledger.read(job, wl, no))
+}
+
+// claimed says whether an owner that is not managed (any more) has a Workload
+// that is admitted.
+func (j *Jobs) claimed(ctx context.Context, owner workload.Owner) (bool, error) {
+	wl := &kueue.Workload{}
+	key := types.NamespacedName{Namespace: owner.Namespace, Name: workload.WorkloadName(owner)}
+	err := j.client.Get(ctx, key, wl)
+	switch {
+	case err == nil:
+		return claimsAdmission(wl), nil
+	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("reading Workload %s: %w", key, err)
+	}
 }
 
 // leftBehind releases a job whose owner is gone or is not managed any more.
