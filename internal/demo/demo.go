@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/muster-gpu/muster/internal/invariants"
 	"github.com/muster-gpu/muster/internal/sandbox"
 )
 
@@ -34,6 +35,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	watcher, err := watch(ctx, clusters.muster)
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
 	with, err := muster.deadlockAvoided(ctx)
 	if err != nil {
 		return fmt.Errorf("two jobs with Muster: %w", err)
@@ -45,6 +51,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	compare(o.Out, without, with)
 	if err := muster.holes(ctx); err != nil {
 		return fmt.Errorf("a job that fits its quota but no node: %w", err)
+	}
+	if err := watcher.Check(ctx); err != nil {
+		return fmt.Errorf("what must always hold with Muster did not: %w", err)
 	}
 	fmt.Fprintln(o.Out, "\nEverything above was checked as it was shown.")
 	return nil
@@ -78,6 +87,15 @@ func takeDown(ctx context.Context, c clusters) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// watch watches, from now on, that what must always hold in a cluster does.
+func watch(ctx context.Context, s *sandbox.Sandbox) (*invariants.Watcher, error) {
+	config, err := s.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	return invariants.Start(ctx, config, invariants.Options{})
 }
 
 func stages(c clusters, o Options) (muster, plain *stage, err error) {

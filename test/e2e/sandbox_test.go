@@ -18,6 +18,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/internal/invariants"
 	"github.com/muster-gpu/muster/internal/sandbox"
 )
 
@@ -93,14 +94,16 @@ func noProcess(t *testing.T, dir string) {
 	}
 }
 
-// cluster is a running sandbox with a client for its administrator.
+// cluster is a running sandbox with a client for its administrator, and a
+// watcher of what must always hold there.
 type cluster struct {
 	*sandbox.Sandbox
-	client client.Client
+	client  client.Client
+	watcher *invariants.Watcher
 }
 
 // up runs a sandbox of four 8-GPU nodes with everything in it until the test
-// ends.
+// ends. Whatever the test does, what must always hold must hold.
 func up(t *testing.T, name string) *cluster {
 	t.Helper()
 	bin := binaries(t)
@@ -124,7 +127,26 @@ func up(t *testing.T, name string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{Sandbox: s, client: c}
+	watcher, err := invariants.Start(ctx, config, invariants.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := &cluster{Sandbox: s, client: c, watcher: watcher}
+	t.Cleanup(func() {
+		up.holds(t)
+		watcher.Stop()
+	})
+	return up
+}
+
+// holds fails the test if anything was broken that must always hold.
+func (c *cluster) holds(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.watcher.Check(ctx); err != nil {
+		t.Error(err)
+	}
 }
 
 // kill ends a component with SIGKILL.

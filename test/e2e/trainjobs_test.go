@@ -41,6 +41,8 @@ func TestTrainJobs(t *testing.T) {
 			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
 				t.Fatal(err)
 			}
+			// Last, when everything of the story is removed.
+			t.Cleanup(func() { c.holds(t) })
 			t.Cleanup(func() { tm.removeAll(t) })
 			story.tell(t, tm)
 		})

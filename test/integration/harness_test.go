@@ -18,6 +18,7 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/cmd/scheduler/app"
+	"github.com/muster-gpu/muster/internal/invariants"
 	"github.com/muster-gpu/muster/internal/testcluster"
 )
 
@@ -51,8 +52,14 @@ func (e *env) dump(t *testing.T) {
 }
 
 // TestScheduler runs all scenarios, one after the other, against one server.
+// Whatever a scenario does, what must always hold must hold.
 func TestScheduler(t *testing.T) {
 	cluster := testcluster.Start(t)
+	watcher, err := invariants.Start(t.Context(), cluster.Config, invariants.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Stop)
 	for i, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			e := &env{Cluster: cluster, namespace: fmt.Sprintf("team-%d", i), jobs: cluster.RunJobSets(t)}
@@ -65,11 +72,23 @@ func TestScheduler(t *testing.T) {
 				s.configure(e.config)
 			}
 			cluster.Namespace(t, e.namespace)
+			// Last, when everything of the scenario is put away.
+			t.Cleanup(func() { e.holds(t, watcher) })
 			e.start(t)
 			t.Cleanup(func() { e.stop() })
 			t.Cleanup(func() { e.dump(t) })
 			s.run(t, e)
 		})
+	}
+}
+
+// holds fails the test if anything was broken that must always hold.
+func (e *env) holds(t *testing.T, watcher *invariants.Watcher) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := watcher.Check(ctx); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,135 @@
+package invariants
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+const (
+	queueLabel         = "kueue.x-k8s.io/queue-name"
+	trainJobController = "trainer.kubeflow.org/trainjob-controller"
+)
+
+// jobSet is what matters of a JobSet.
+type jobSet struct {
+	ref, namespace string
+	// owner is the TrainJob that made it; empty for a JobSet of its own.
+	owner     types.UID
+	queued    bool
+	suspended bool
+	// phases tells which replicated jobs start together.
+	phases map[string]int
+}
+
+type trainJob struct {
+	ref       string
+	queued    bool
+	suspended bool
+}
+
+func ref(kind string, o metav1.Object) string {
+	if o.GetNamespace() == "" {
+		return kind + " " + o.GetName()
+	}
+	return kind + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+func (c *Checker) seeJobSet(o *jobset.JobSet, gone bool) {
+	js := &jobSet{ref: ref("JobSet", o), namespace: o.Namespace, phases: phases(o)}
+	js.queued = o.Labels[queueLabel] != "" && (o.Spec.ManagedBy == nil || *o.Spec.ManagedBy == jobset.JobSetControllerName)
+	js.suspended = o.Spec.Suspend != nil && *o.Spec.Suspend
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == "TrainJob" {
+		js.owner = owner.UID
+	}
+	was := c.jobSets[o.UID]
+	c.jobSets[o.UID] = js
+	c.noteJob(js.ref, was != nil, gone, was != nil && was.suspended, js.suspended, js.ref, c.jobRef(o.UID))
+	if gone {
+		c.endJob(o.UID)
+	}
+}
+
+func (c *Checker) seeTrainJob(o *unstructured.Unstructured, gone bool) {
+	tj := &trainJob{ref: ref(o.GetKind(), o)}
+	// A field of another type counts as absent.
+	managedBy, _, _ := unstructured.NestedString(o.Object, "spec", "managedBy")
+	tj.suspended, _, _ = unstructured.NestedBool(o.Object, "spec", "suspend")
+	tj.queued = o.GetLabels()[queueLabel] != "" && (managedBy == "" || managedBy == trainJobController)
+	was := c.trainJobs[o.GetUID()]
+	c.trainJobs[o.GetUID()] = tj
+	c.noteJob(tj.ref, was != nil, gone, was != nil && was.suspended, tj.suspended, tj.ref)
+	if gone {
+		c.endJob(o.GetUID())
+	}
+}
+
+// endJob records that a job was deleted. No pod will come any more, so its
+// Workload holds nothing and is charged only while pods of it are on nodes;
+// the garbage collector may leave it in the API for a while.
+func (c *Checker) endJob(job types.UID) {
+	c.ended[job] = true
+	if cl := c.byOwner[job]; cl != nil && !cl.gone {
+		c.settleClaim(cl)
+	}
+}
+
+func (c *Checker) noteJob(name string, known, gone, wasSuspended, suspended bool, about ...string) {
+	state := map[bool]string{true: "suspended", false: "not suspended"}
+	switch {
+	case gone:
+		c.note(name+" is gone", about...)
+	case !known:
+		c.note(fmt.Sprintf("%s is there, %s", name, state[suspended]), about...)
+	case wasSuspended != suspended:
+		c.note(fmt.Sprintf("%s is now %s", name, state[suspended]), about...)
+	}
+}
+
+// jobOf is the UID of the job to which the pods of a JobSet belong, and
+// whether the job is queued.
+func (c *Checker) jobOf(jobSet types.UID) (job types.UID, queued bool) {
+	js := c.jobSets[jobSet]
+	if js == nil {
+		return "", false
+	}
+	if js.owner == "" {
+		return jobSet, js.queued
+	}
+	tj := c.trainJobs[js.owner]
+	return js.owner, tj != nil && tj.queued
+}
+
+// jobRef names the job to which the pods of a JobSet belong.
+func (c *Checker) jobRef(jobSet types.UID) string {
+	job, _ := c.jobOf(jobSet)
+	if tj := c.trainJobs[job]; tj != nil {
+		return tj.ref
+	}
+	if js := c.jobSets[jobSet]; js != nil {
+		return js.ref
+	}
+	return ""
+}
+
+// phases numbers the replicated jobs of a JobSet by when they start: one after
+// the other where it says InOrder, else each after those it depends on.
+func phases(o *jobset.JobSet) map[string]int {
+	out := map[string]int{}
+	inOrder := o.Spec.StartupPolicy != nil && o.Spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder
+	for i := range o.Spec.ReplicatedJobs {
+		rj := &o.Spec.ReplicatedJobs[i]
+		phase := 0
+		for _, dependency := range rj.DependsOn {
+			phase = max(phase, out[dependency.Name]+1)
+		}
+		if inOrder {
+			phase = i
+		}
+		out[rj.Name] = phase
+	}
+	return out
+}
