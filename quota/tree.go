@@ -167,6 +167,14 @@ func stopPolicyOf(p *kueue.StopPolicy) kueue.StopPolicy {
 	return *p
 }
 
+// HasChoice says whether a ClusterQueue lists more than one flavor for a
+// resource: then more as well as less use of it can change the flavors that
+// Assign finds for a job.
+func (t *Tree) HasChoice(cq string) bool {
+	c := t.clusterQueues[cq]
+	return c != nil && slices.ContainsFunc(c.groups, func(g resourceGroup) bool { return len(g.flavors) > 1 })
+}
+
 // ClusterQueues are the names of the ClusterQueues that exist.
 func (t *Tree) ClusterQueues() []string { return slices.Sorted(maps.Keys(t.clusterQueues)) }
 

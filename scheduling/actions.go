@@ -58,6 +58,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 		}
 	}
 	l.update(e, job, wl, no)
+	l.enqueue(e)
 	return l.want(e)
 }
 
@@ -72,7 +73,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	} else {
 		changed = changed || !sameRequest(e.job, job)
 	}
-	e.job = job
+	e.setJob(job)
 	if e.workload != nil && e.workload.Spec.Priority != nil {
 		changed = changed || e.priority != *e.workload.Spec.Priority
 		e.priority = *e.workload.Spec.Priority
@@ -85,12 +86,11 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	e.blocked = blocked
 	if changed {
 		e.version++
-		e.tried = 0
 		l.effects.Admit()
 		l.effects.Report()
 	}
 	if job.PodOwnerUID != "" && l.podOwners[job.PodOwnerUID] != job.Owner.UID {
-		l.podOwners[job.PodOwnerUID] = job.Owner.UID
+		l.ownedBy(e, job.PodOwnerUID)
 		l.adopt(job.PodOwnerUID)
 	}
 	switch {
@@ -221,6 +221,7 @@ func (l *Ledger) ownerGone(uid types.UID) (*workload.Job, action) {
 		gone.Deleting = true
 		e.job = &gone
 	}
+	l.enqueue(e)
 	return e.job, l.want(e)
 }
 
@@ -245,14 +246,19 @@ func (l *Ledger) observe(uid types.UID, wl *kueue.Workload) {
 	if e.workload == nil {
 		// A Workload made anew is a new chance.
 		e.version++
-		e.tried = 0
 		l.effects.Admit()
+	}
+	if e.state == Pending && saysPending(e.workload) != saysPending(wl) {
+		l.waits.untold.add(e)
+		l.effects.Report()
 	}
 	e.workload = wl
 	if p := wl.Spec.Priority; p != nil && *p != e.priority {
 		e.priority = *p
-		l.touch()
+		l.effects.Admit()
+		l.effects.Report()
 	}
+	l.enqueue(e)
 }
 
 // workloadDeleted forgets a Workload that someone deleted. A job that was
@@ -266,6 +272,7 @@ func (l *Ledger) workloadDeleted(uid, workloadUID types.UID) {
 	}
 	e.workload = nil
 	e.version++
+	defer l.enqueue(e)
 	l.evict(e, eviction{reason: kueue.WorkloadDeactivated, message: "its Workload was deleted"})
 }
 
@@ -278,6 +285,12 @@ func (l *Ledger) resyncBlocked() {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
 	}
+}
+
+// ownedBy records a UID by which pods may name the job.
+func (l *Ledger) ownedBy(e *entry, podOwner types.UID) {
+	l.podOwners[podOwner] = e.job.Owner.UID
+	e.podOwners = append(e.podOwners, podOwner)
 }
 
 // requeueAt is when a Workload may be tried again.

@@ -97,6 +97,7 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 	}
 	if e.newer(latest) {
 		e.workload = latest
+		l.enqueue(e)
 	}
 	switch {
 	case e.state == Admitted:
@@ -109,6 +110,7 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 	case result == wrote:
 		e.move(evWritten)
 		l.effects.Sync(keyOf(e.job.Owner))
+		l.enqueue(e)
 		if e.state != Admitted {
 			return false
 		}
@@ -120,12 +122,15 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 		l.dropHolds(e)
 		l.quota.Release(uid)
 		l.unseat(e)
+		queue := e.assignment.ClusterQueue
 		e.assignment, e.tried = nil, 0
 		if !apierrors.IsConflict(err) {
 			// Not at once again: the API refuses for a reason of its own.
 			e.requeueAt = l.clock.Now().Add(time.Second)
 		}
-		l.touch()
+		l.enqueue(e)
+		l.released(queue)
+		l.roomCame(true)
 	}
 	return false
 }

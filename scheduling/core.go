@@ -142,7 +142,7 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 		}
 		close(done)
 		c.Ledger.Restored()
-		(&reporter{Jobs: c.jobs, said: map[types.UID]said{}}).run(ctx)
+		(&reporter{Jobs: c.jobs}).run(ctx)
 	}()
 	select {
 	case <-done:

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -307,9 +308,12 @@ func TestFinishedJobIsNotChargedAgainByAStaleWorkload(t *testing.T) {
 	}
 }
 
-// refused marks a job as tried in vain in this epoch.
+// refused marks a job as tried in vain: no nodes.
 func (s *scene) refused(j *workload.Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.jobs[j.Owner.UID].tried = s.epoch
+	e := s.jobs[j.Owner.UID]
+	if !s.refuse(e, e.version, s.waits.seen, cure{wait: forRoom, queue: "cq"}, reason.New(reason.NoPlacement, "no node has room")) {
+		s.t.Fatalf("%s is still due", e)
+	}
 }

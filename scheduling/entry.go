@@ -21,8 +21,6 @@ type entry struct {
 	workload *kueue.Workload
 	priority int32
 	state    State
-	// why is the current reason of a pending job; nil before the first try.
-	why *reason.Reason
 	// blocked is a reason that the job itself gives (it cannot be read, it is
 	// deactivated); quota and nodes are not asked while it is set.
 	blocked *reason.Reason
@@ -31,8 +29,19 @@ type entry struct {
 	// version counts the changes of the job; a plan made for an older version
 	// is not committed.
 	version int
-	// tried is the epoch of the Ledger at the last try to admit.
+	// tried is the epoch of the Ledger at the last try to replace lost slots,
+	// why is the reason that they got no nodes, nil if they did.
 	tried int64
+	why   *reason.Reason
+	// shape is that of job, zero until it is asked for.
+	shape shape
+	// spot is where the waitlist has the job; Ledger.enqueue sets it.
+	spot spot
+	// said is what was last told in an event of a job that waits, or that is
+	// admitted and misses nodes.
+	said said
+	// podOwners are the UIDs by which pods have named the job.
+	podOwners []types.UID
 
 	assignment *quota.Assignment
 	sets       []*setSlots
@@ -190,19 +199,8 @@ func (e *entry) newer(wl *kueue.Workload) bool {
 	return err == nil && cmp >= 0
 }
 
-// before is the queue order: priority, then creation, then UID.
-func (e *entry) before(o *entry) int {
-	switch {
-	case e.priority != o.priority:
-		return int(min(max(int64(o.priority)-int64(e.priority), -1), 1))
-	case !e.job.Created.Equal(o.job.Created):
-		return e.job.Created.Compare(o.job.Created)
-	case e.job.Owner.UID < o.job.Owner.UID:
-		return -1
-	default:
-		return 1
-	}
-}
+// before is the queue order of two jobs, as of slices.SortFunc.
+func (e *entry) before(o *entry) int { return e.rank().compare(o.rank()) }
 
 // request is what the job asks of the quota tree.
 func (e *entry) request(namespaceLabels map[string]string) quota.Request {

@@ -132,7 +132,7 @@ func (l *Ledger) holdAgain(e *entry, s *slot) {
 		if err := l.hold(s, phantom(prototype(e.job, &e.job.PodSets[k], infos[k]), s.index, s.node)); err != nil {
 			l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
 			s.node = ""
-			l.touch()
+			l.replan(e)
 		}
 	}
 }

@@ -15,6 +15,7 @@ func (l *Ledger) evict(e *entry, why eviction) {
 	}
 	e.eviction = &why
 	l.leave(e, why.message)
+	l.enqueue(e)
 }
 
 // failToStart releases an admitted job whose owner cannot be resumed.
@@ -35,6 +36,7 @@ func (l *Ledger) end(e *entry) {
 	if e.move(evEnd) && e.state == Leaving {
 		l.leave(e, "the job has ended")
 	}
+	l.enqueue(e)
 	l.effects.Sync(keyOf(e.job.Owner))
 	l.effects.Report()
 }
@@ -55,7 +57,7 @@ func (l *Ledger) leave(e *entry, message string) {
 		l.effects.Return(back, message)
 	}
 	l.effects.Sync(keyOf(e.job.Owner))
-	l.touch()
+	l.effects.Report()
 }
 
 // left ends the charge of a job that is off its nodes, after the API has been
@@ -77,9 +79,12 @@ func (l *Ledger) left(uid types.UID) {
 		l.dropHolds(e)
 		l.quota.Release(uid)
 		l.unseat(e)
+		queue := e.assignment.ClusterQueue
 		e.assignment, e.lateSince, e.tried = nil, time.Time{}, 0
 		e.requeueAt = requeueAt(e.workload)
-		l.touch()
+		l.enqueue(e)
+		l.released(queue)
+		l.roomCame(true)
 	}
 	if e.state == Gone {
 		l.forget(e)
@@ -90,10 +95,11 @@ func (l *Ledger) left(uid types.UID) {
 func (l *Ledger) forget(e *entry) {
 	uid := e.job.Owner.UID
 	delete(l.jobs, uid)
-	for owner, job := range l.podOwners {
-		if job == uid {
+	for _, owner := range e.podOwners {
+		if l.podOwners[owner] == uid {
 			delete(l.podOwners, owner)
 		}
 	}
+	l.enqueue(e)
 	l.effects.Report()
 }

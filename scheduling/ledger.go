@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -38,14 +37,13 @@ type Ledger struct {
 	strays map[types.UID]map[types.UID]*corev1.Pod
 	// namespaces are the labels of each namespace.
 	namespaces map[string]map[string]string
-	// epoch counts the events that may make a waiting job admissible.
+	// waits is the jobs that wait, kept by enqueue.
+	waits waitlist
+	// epoch counts the events after which a lost slot may find a node.
 	epoch int64
 	// restored is set once the state of the API has been read at start; no
 	// job is admitted before.
 	restored bool
-	// stale: jobs were charged since the reasons of those that wait for nodes
-	// were found.
-	stale bool
 	// rival is why nothing may be admitted at all; nil normally.
 	rival *reason.Reason
 }
@@ -84,6 +82,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		podOwners:  map[types.UID]types.UID{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
+		waits:      newWaitlist(),
 	}
 }
 
@@ -103,14 +102,6 @@ func (l *Ledger) SetNamespace(name string, labels map[string]string) {
 	l.touch()
 }
 
-// Touch says that something outside (a node, a foreign pod) changed so that
-// waiting jobs may fit now.
-func (l *Ledger) Touch() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.touch()
-}
-
 // SetRival stops all admissions for the reason given, or allows them (nil).
 func (l *Ledger) SetRival(why *reason.Reason) {
 	l.mu.Lock()
@@ -119,6 +110,7 @@ func (l *Ledger) SetRival(why *reason.Reason) {
 		return
 	}
 	l.rival = why
+	l.waits.addAll()
 	l.touch()
 }
 
@@ -136,27 +128,12 @@ func (l *Ledger) isRestored() bool {
 	return l.restored
 }
 
-func (l *Ledger) touch() {
-	l.epoch++
-	l.effects.Admit()
-	l.effects.Report()
-}
-
-// heads are the jobs that wait to be tried, in queue order across queues.
-func (l *Ledger) heads() []*entry {
-	if !l.restored || l.rival != nil {
+// next is the bucket whose first job is to be tried now, nil if there is none.
+func (l *Ledger) next() *bucket {
+	if !l.restored || l.rival != nil || len(l.waits.due.items) == 0 {
 		return nil
 	}
-	now := l.clock.Now()
-	var out []*entry
-	for _, e := range l.jobs {
-		if e.state != Pending || !e.startable() || e.tried >= l.epoch || now.Before(e.requeueAt) {
-			continue
-		}
-		out = append(out, e)
-	}
-	slices.SortFunc(out, (*entry).before)
-	return out
+	return l.waits.due.items[0]
 }
 
 // startable says that nothing but quota and nodes stands against the job: it
@@ -166,18 +143,29 @@ func (e *entry) startable() bool {
 	return e.workload != nil && e.blocked == nil && !e.ended && !e.occupied()
 }
 
-// refuse records why a head cannot start in this epoch. It says nothing of a
-// job that changed while it was tried: it is tried again.
-func (l *Ledger) refuse(e *entry, version int, epoch int64, why *reason.Reason) {
-	if e.version != version || e.state != Pending {
-		l.effects.Admit()
-		return
+// refuse records why a job cannot start, and with it its bucket, and what can
+// cure that. seen is what had happened when the try began to look. It reports
+// whether that settles the bucket for now: not if the job changed while it was
+// tried, or if something has happened since that may be the cure.
+func (l *Ledger) refuse(e *entry, version int, seen moves, c cure, why *reason.Reason) bool {
+	w := &l.waits
+	b := e.spot.bucket
+	if e.version != version || b == nil {
+		return false
 	}
-	e.tried = epoch
-	if e.why == nil || *e.why != *why {
-		e.why = why
+	if b.why == nil || *b.why != *why {
+		if b.why == nil || b.why.Class != why.Class {
+			w.untold.addBucket(b)
+		}
+		b.why = why
 		l.effects.Report()
 	}
+	b.whyUsed = w.seen.quota
+	if seen.queues != w.seen.queues || seen.quota != w.seen.quota || (c.wait == forRoom && seen.room != w.seen.room) {
+		return false
+	}
+	w.put(b, c, l.clock.Now())
+	return true
 }
 
 // charge commits a plan: quota, slots and holds, in one step. version guards
@@ -203,8 +191,11 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	l.place(e)
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage)
 	e.move(evPlanned)
-	l.stale = true
 	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = time.Time{}, nil, nil, false, false
+	l.enqueue(e)
+	l.waits.seen.quota++
+	l.podsCame(e.gpus() > 0)
+	l.otherFlavors(a.ClusterQueue)
 	l.effects.Report()
 	return nil
 }

@@ -74,6 +74,7 @@ func (l *Ledger) Deleted(pod *corev1.Pod) {
 	if s, ok := e.seats[pod.UID]; ok && !s.bound {
 		l.vacate(e, s)
 	}
+	l.enqueue(e)
 }
 
 // bound records that a pod is on a node: the planned one, or wherever else
@@ -85,22 +86,25 @@ func (l *Ledger) bound(pod *corev1.Pod) {
 }
 
 // vanished records that a pod has left its node: deleted, or terminal. It is
-// called before the scheduler's cache frees the room.
-func (l *Ledger) vanished(pod *corev1.Pod) {
+// called before the scheduler's cache frees the room, and reports whether a
+// hold has taken the room already.
+func (l *Ledger) vanished(pod *corev1.Pod) (held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unstray(pod)
 	m, e, _ := l.jobOf(pod)
 	if m != member {
-		return
+		return false
 	}
+	defer l.enqueue(e)
 	delete(e.unplaced, pod.UID)
 	if s, ok := e.seats[pod.UID]; ok {
 		l.vacate(e, s)
 		l.effects.Settle(e.job.Owner.UID, pod)
-		return
+		return s.hold != nil && s.node == pod.Spec.NodeName
 	}
 	l.effects.Sync(keyOf(e.job.Owner))
+	return false
 }
 
 // record takes in the newest version of a live pod.
@@ -125,6 +129,7 @@ func (l *Ledger) record(pod *corev1.Pod) {
 		case !s.bound:
 			s.pod = pod
 		}
+		l.enqueue(e)
 	}
 }
 
@@ -199,6 +204,7 @@ func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 		l.dropHold(s)
 		l.wake(e, set.set.Phase)
 		l.effects.Sync(keyOf(e.job.Owner))
-		l.touch()
+		l.roomCame(true)
 	}
+	l.enqueue(e)
 }

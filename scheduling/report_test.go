@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
 )
 
 func TestWhyPending(t *testing.T) {
@@ -20,6 +21,7 @@ func TestWhyPending(t *testing.T) {
 		rival    = reason.New(reason.AnotherScheduler, "Kueue is alive")
 		backsOff = reason.New(reason.BackingOff, "it did not start and is tried again at 2030-01-01T00:01:00Z")
 	)
+	tried := spot{bucket: &bucket{why: noPlace}}
 	tests := map[string]struct {
 		entry    entry
 		rival    *reason.Reason
@@ -27,13 +29,13 @@ func TestWhyPending(t *testing.T) {
 		want     *reason.Reason
 	}{
 		"a job that was not tried yet says nothing":   {},
-		"a job that was tried says why in full":       {entry: entry{why: noPlace}, position: exactReasons, want: noPlace},
-		"one further back says its class":             {entry: entry{why: noPlace}, position: exactReasons + 1, want: reason.New(reason.NoPlacement, "behind the first 20 jobs of its queue")},
-		"a job that backs off says until when":        {entry: entry{why: noPlace, requeueAt: epoch0.Add(time.Minute)}, want: backsOff},
-		"a back-off that is over is not told":         {entry: entry{why: noPlace, requeueAt: epoch0}, want: noPlace},
-		"another scheduler is the reason for all":     {entry: entry{why: noPlace, requeueAt: epoch0.Add(time.Minute)}, rival: rival, want: rival},
-		"but what the job itself lacks is told first": {entry: entry{why: noPlace, blocked: blocked}, rival: rival, want: blocked},
-		"also far back in the queue":                  {entry: entry{why: noPlace, blocked: blocked}, position: 99, want: blocked},
+		"a job that was tried says why in full":       {entry: entry{spot: tried}, position: exactReasons, want: noPlace},
+		"one further back says its class":             {entry: entry{spot: tried}, position: exactReasons + 1, want: reason.New(reason.NoPlacement, "behind the first 20 jobs of its queue")},
+		"a job that backs off says until when":        {entry: entry{spot: tried, requeueAt: epoch0.Add(time.Minute)}, want: backsOff},
+		"a back-off that is over is not told":         {entry: entry{spot: tried, requeueAt: epoch0}, want: noPlace},
+		"another scheduler is the reason for all":     {entry: entry{spot: tried, requeueAt: epoch0.Add(time.Minute)}, rival: rival, want: rival},
+		"but what the job itself lacks is told first": {entry: entry{spot: tried, blocked: blocked}, rival: rival, want: blocked},
+		"also far back in the queue":                  {entry: entry{spot: tried, blocked: blocked}, position: 99, want: blocked},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +51,7 @@ func TestWhyPending(t *testing.T) {
 func TestReasonOfAJobThatWaitsForQuotaHasTheNumbersOfNow(t *testing.T) {
 	s := testScene(t, 8, 8)
 	j := s.pending(job("a", set("node", 0, 1, 8)))
-	s.entry(j).why = reason.New(reason.WaitingForQuota, "old numbers")
+	s.entry(j).spot.bucket.why = reason.New(reason.WaitingForQuota, "old numbers")
 	s.UpdateQuota(func(t *quota.Tree) {
 		t.Charge("someone", "cq", quota.Usage{{Flavor: "gpu", Resource: gpuResource}: 6})
 	})
@@ -67,7 +69,7 @@ func TestPictureCountsEachJobOnceInTheStateItIsIn(t *testing.T) {
 	var waiting []string
 	for i := range exactReasons + 2 {
 		j := s.pending(job(fmt.Sprintf("waits-%02d", i), set("node", 0, 1, 1)))
-		s.entry(j).why = reason.New(reason.NoPlacement, "no node has 1")
+		s.entry(j).spot.bucket.why = reason.New(reason.NoPlacement, "no node has 1")
 		waiting = append(waiting, j.Owner.Name)
 	}
 	lines, counts := s.picture(epoch0)
@@ -94,5 +96,30 @@ func TestPictureCountsEachJobOnceInTheStateItIsIn(t *testing.T) {
 		if diff := cmp.Diff([]int64{exactReasons + 2, 3, 2, 14, 12}, got); diff != "" {
 			t.Errorf("%s: pending, reserving, admitted, GPUs reserved, GPUs used (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+func TestAdmittedJobThatMissesANodeSaysSoUntilItHasOne(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 2, 8)), []string{"node-0", "node-1"})
+	s.NodeGone("node-1")
+	e := s.entry(j)
+	if lines, _ := s.picture(epoch0); len(lines) != 0 {
+		t.Errorf("before a node was looked for it says %+v", lines)
+	}
+	e.why = reason.New(reason.NoPlacement, "no node has 8")
+	now := said{event: "Replanning", why: *e.why, at: epoch0}
+	s.told(j.Owner.UID, now)
+	want := []pendingLine{{job: j, why: *e.why, event: "Replanning", prefix: "only 0 of 2 pods have a node: ", said: now}}
+	lines, _ := s.picture(epoch0)
+	if diff := cmp.Diff(want, lines, cmp.AllowUnexported(pendingLine{}, said{}), cmp.Comparer(func(a, b *workload.Job) bool { return a.Owner == b.Owner })); diff != "" {
+		t.Errorf("what it says (-want +got):\n%s", diff)
+	}
+	s.mu.Lock()
+	e.moveTo(s.jobs[j.Owner.UID].set("node").slots[1], "node-0")
+	s.enqueue(e)
+	s.mu.Unlock()
+	if lines, _ := s.picture(epoch0); len(lines) != 0 {
+		t.Errorf("with a node it says %+v", lines)
 	}
 }

@@ -161,7 +161,13 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	if wl.Spec.Priority != nil {
 		e.priority = *wl.Spec.Priority
 	}
+	before := l.jobs[job.Owner.UID]
 	l.jobs[job.Owner.UID] = e
+	if before != nil {
+		// It was read as a waiting one.
+		e.podOwners = before.podOwners
+		l.enqueue(before)
+	}
 	e.assignment = assignmentOf(job, wl.Status.Admission)
 	l.quota.Charge(job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage)
 	for i := range job.PodSets {
@@ -179,7 +185,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	e.move(evRestored)
 	e.resumed = !job.Suspended
 	if job.PodOwnerUID != "" {
-		l.podOwners[job.PodOwnerUID] = job.Owner.UID
+		l.ownedBy(e, job.PodOwnerUID)
 		l.adopt(job.PodOwnerUID)
 	}
 	protos := prototypes(e, e.assignment, l.quota)
@@ -193,6 +199,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
 		l.evict(e, eviction{reason: c.Reason, message: c.Message})
 	}
+	l.enqueue(e)
 	l.touch()
 	return e
 }

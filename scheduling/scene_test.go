@@ -3,7 +3,6 @@ package scheduling
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -167,11 +166,13 @@ func (s *scene) slot(j *workload.Job, podSet string, index int) *slot {
 	return s.entry(j).set(podSet).slots[index]
 }
 
-// isHead says whether the next pass would try the job.
+// isHead says whether the next pass would try the job, or those before it that
+// are like it.
 func (s *scene) isHead(j *workload.Job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.heads(), func(e *entry) bool { return e.job.Owner.UID == j.Owner.UID })
+	b := s.jobs[j.Owner.UID].spot.bucket
+	return b != nil && b.cure.wait == nothing
 }
 
 // pending reads a job in.

@@ -33,7 +33,7 @@ func (l *Ledger) place(e *entry) {
 			// given away, so a new node is looked for.
 			s.done, s.node = false, ""
 			set.succeeded = max(0, set.succeeded-1)
-			l.touch()
+			l.replan(e)
 		}
 		if pod.Spec.NodeName != "" {
 			l.occupy(e, s, pod)
@@ -57,7 +57,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	if byOthers {
 		// Someone else bound the pod: until now both counted, or the planned
 		// node is free again. The others may have waited for just this pod.
-		l.touch()
+		l.roomCame(true)
 		l.wake(e, s.set.set.Phase)
 	}
 }
@@ -90,7 +90,15 @@ func (l *Ledger) lose(e *entry, s *slot) {
 	if len(back) > 0 {
 		l.effects.Return(back, "a pod of the gang lost its node")
 	}
-	l.touch()
+	l.roomCame(true)
+	l.replan(e)
+}
+
+// replan has a lost slot of the job looked after in the next pass.
+func (l *Ledger) replan(e *entry) {
+	e.tried = 0
+	l.enqueue(e)
+	l.effects.Admit()
 }
 
 // unseat leaves a job without slots; its live pods, none of them on a node,
@@ -108,7 +116,7 @@ func (l *Ledger) unseat(e *entry) {
 func (l *Ledger) NodeGone(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.jobs {
+	for e := range l.waits.charged {
 		if e.state != Admitted {
 			continue
 		}
@@ -120,7 +128,7 @@ func (l *Ledger) NodeGone(node string) {
 			}
 		}
 	}
-	l.touch()
+	l.roomCame(true)
 }
 
 // wake activates the pods of a start group once it is complete.
@@ -145,15 +153,9 @@ func (l *Ledger) wakeAll(e *entry) {
 // lostSlots are the jobs that have slots without a node, in queue order.
 func (l *Ledger) lostSlots() []*entry {
 	var out []*entry
-	for _, e := range l.jobs {
-		if e.state != Admitted || e.tried >= l.epoch {
-			continue
-		}
-		for _, set := range e.sets {
-			if slices.ContainsFunc(set.slots, (*slot).lost) {
-				out = append(out, e)
-				break
-			}
+	for e := range l.waits.lost {
+		if e.tried < l.epoch {
+			out = append(out, e)
 		}
 	}
 	slices.SortFunc(out, (*entry).before)

@@ -80,7 +80,8 @@ func TestLedgerIsSafeForAllWhoCallIt(t *testing.T) {
 		},
 		"scheduling goroutine": func(round int) {
 			s.mu.Lock()
-			for _, e := range s.heads() {
+			if b := s.next(); b != nil {
+				e := b.jobs.items[0]
 				if a, no := s.quota.Assign(e.request(nil)); no == nil {
 					_ = s.charge(e, e.version, a, [][]string{{"node-1"}}, prototypes(e, a, s.quota))
 				}

@@ -75,12 +75,11 @@ func (l *Ledger) expire(timeout time.Duration) {
 	defer l.mu.Unlock()
 	now := l.clock.Now()
 	l.renew()
-	for _, e := range l.jobs {
+	for e := range l.waits.sleeping {
+		l.enqueue(e)
+	}
+	for e := range l.waits.charged {
 		switch {
-		case e.state == Pending && !e.requeueAt.IsZero() && !now.Before(e.requeueAt):
-			e.requeueAt = time.Time{}
-			e.tried = 0
-			l.touch()
 		case e.state != Admitted || !e.late():
 			e.lateSince = time.Time{}
 			if e.state == Admitted && starts(e.workload) > 0 {

@@ -3,6 +3,7 @@ package scheduling
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 )
@@ -31,6 +32,7 @@ func (l *Ledger) Attach(c internalcache.Cache) internalcache.Cache {
 func (c watchedCache) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 	err := c.Cache.AddPod(logger, pod)
 	c.ledger.bound(pod)
+	c.ledger.arrived(pod)
 	return err
 }
 
@@ -38,43 +40,54 @@ func (c watchedCache) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 func (c watchedCache) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
 	err := c.Cache.UpdatePod(logger, old, pod)
 	c.ledger.bound(pod)
+	if takesDifferentRoom(old, pod) {
+		c.ledger.departed(old)
+		c.ledger.arrived(pod)
+	}
 	return err
 }
 
 // RemovePod puts a slot's phantom in before its pod is out.
 func (c watchedCache) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
-	c.ledger.vanished(pod)
+	held := c.ledger.vanished(pod)
 	err := c.Cache.RemovePod(logger, pod)
-	c.ledger.Touch()
+	if !held {
+		c.ledger.departed(pod)
+	}
 	return err
 }
 
 // RemoveAssumedPod does the same for a pod that was never seen bound.
 func (c watchedCache) RemoveAssumedPod(logger klog.Logger, pod *corev1.Pod) error {
-	c.ledger.vanished(pod)
+	held := c.ledger.vanished(pod)
 	err := c.Cache.RemoveAssumedPod(logger, pod)
-	c.ledger.Touch()
+	if !held {
+		c.ledger.departed(pod)
+	}
 	return err
 }
 
-// ForgetPod is how room comes back that a pod of no gang was about to take.
+// ForgetPod is how room comes back that a pod was about to take; a gang's pod
+// leaves it to the hold of its slot.
 func (c watchedCache) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 	err := c.Cache.ForgetPod(logger, pod)
-	c.ledger.Touch()
+	if !c.ledger.isHeld(pod) {
+		c.ledger.departed(pod)
+	}
 	return err
 }
 
 // AddNode has waiting jobs tried on the new node.
 func (c watchedCache) AddNode(logger klog.Logger, node *corev1.Node) {
 	c.Cache.AddNode(logger, node)
-	c.ledger.Touch()
+	c.ledger.nodeChanged()
 }
 
 // UpdateNode has waiting jobs tried where the node may take other pods now.
 func (c watchedCache) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
 	c.Cache.UpdateNode(logger, old, node)
 	if takesDifferentPods(old, node) {
-		c.ledger.Touch()
+		c.ledger.nodeChanged()
 	}
 }
 
@@ -83,6 +96,15 @@ func (c watchedCache) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	err := c.Cache.RemoveNode(logger, node)
 	c.ledger.NodeGone(node.Name)
 	return err
+}
+
+// takesDifferentRoom says that a change of a pod on its node can change where
+// other pods may go.
+func takesDifferentRoom(a, b *corev1.Pod) bool {
+	requests := func(p *corev1.Pod) corev1.ResourceList {
+		return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+	}
+	return !equality.Semantic.DeepEqual(a.Labels, b.Labels) || !equality.Semantic.DeepEqual(requests(a), requests(b))
 }
 
 // takesDifferentPods says that a change of a node can change which pods it

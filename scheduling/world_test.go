@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -144,12 +145,14 @@ func (w *world) pass() {
 			}
 		}
 		w.unwritten[e.job.Owner.UID] = true
+		w.enqueue(e)
 		w.wakeAll(e)
 	}
-	for _, e := range w.heads() {
+	for b := w.next(); b != nil; b = w.next() {
+		e := b.jobs.items[0]
 		a, no := w.quota.Assign(e.request(nil))
 		if no != nil {
-			w.refuse(e, e.version, w.epoch, no)
+			w.refuse(e, e.version, w.waits.seen, cure{wait: forQuota, queue: "cq"}, no)
 			continue
 		}
 		var plan [][]string
@@ -165,7 +168,7 @@ func (w *world) pass() {
 			plan = append(plan, nodes)
 		}
 		if !fits {
-			e.tried = w.epoch
+			w.refuse(e, e.version, w.waits.seen, cure{wait: forRoom, queue: "cq"}, reason.New(reason.NoPlacement, "no node has room"))
 			continue
 		}
 		if err := w.charge(e, e.version, a, plan, prototypes(e, a, w.quota)); err != nil {

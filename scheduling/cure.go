@@ -1,0 +1,293 @@
+package scheduling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// waiting is what a bucket waits for.
+type waiting int
+
+const (
+	// nothing: the bucket is due.
+	nothing waiting = iota
+	// forQuota: no quota. Released quota of the ClusterQueue can cure it, and
+	// any change of queues, flavors or namespaces.
+	forQuota
+	// forRoom: no nodes. Whatever makes room anywhere, or changes a node, can
+	// cure it, because pods depend on those of other nodes too.
+	forRoom
+	// forGPUs: no nodes, because there are too few free GPUs of a kind, all
+	// nodes together. Only more free GPUs can cure it. How many there are is
+	// looked up when a pass begins and GPUs have become free.
+	forGPUs
+	// aside: tried without a result, or empty. It is in no list.
+	aside
+)
+
+// cure is what can make a refused bucket startable. The zero cure is that of
+// a bucket that is due.
+type cure struct {
+	wait waiting
+	// queue is the ClusterQueue whose quota was asked, "" where there is none.
+	queue string
+	// lack is for forGPUs.
+	lack placement.Lack
+}
+
+// moves counts what has happened that can cure something.
+type moves struct {
+	// queues are changes of queues, flavors and namespaces; quota are charges
+	// and releases; room is room that came, or nodes that changed.
+	queues, quota, room int64
+}
+
+// put makes a bucket wait for its cure.
+func (w *waitlist) put(b *bucket, c cure, now time.Time) {
+	w.leave(b)
+	b.cure = c
+	switch c.wait {
+	case nothing:
+		if len(w.due.items) == 0 {
+			w.dueSince = now
+		}
+		w.due.insert(b)
+		b.renewed = false
+	case forQuota:
+		into(w.quota, c.queue, b)
+	case forRoom:
+		into(w.room, c.queue, b)
+	case forGPUs:
+		list := w.gpus[c.lack.Bite]
+		if list == nil {
+			list = &ordered[*bucket]{compare: func(a, b *bucket) int {
+				return cmp.Or(cmp.Compare(a.cure.lack.Pods, b.cure.lack.Pods), cmp.Compare(a.born, b.born))
+			}}
+			w.gpus[c.lack.Bite] = list
+		}
+		list.insert(b)
+	}
+}
+
+// leave takes a bucket out of the list that it waits in.
+func (w *waitlist) leave(b *bucket) {
+	switch b.cure.wait {
+	case nothing:
+		w.due.remove(b)
+	case forQuota:
+		outOf(w.quota, b.cure.queue, b)
+	case forRoom:
+		outOf(w.room, b.cure.queue, b)
+	case forGPUs:
+		list := w.gpus[b.cure.lack.Bite]
+		if list.remove(b); len(list.items) == 0 {
+			delete(w.gpus, b.cure.lack.Bite)
+		}
+	}
+}
+
+func into(m map[string]map[*bucket]struct{}, queue string, b *bucket) {
+	if m[queue] == nil {
+		m[queue] = map[*bucket]struct{}{}
+	}
+	m[queue][b] = struct{}{}
+}
+
+func outOf(m map[string]map[*bucket]struct{}, queue string, b *bucket) {
+	if delete(m[queue], b); len(m[queue]) == 0 {
+		delete(m, queue)
+	}
+}
+
+// cured makes the buckets due of which yes is true, among those that wait for
+// one of what is given.
+func (l *Ledger) cured(yes func(*bucket) bool, what ...waiting) {
+	w := &l.waits
+	var due []*bucket
+	for _, wait := range what {
+		switch wait {
+		case forQuota, forRoom:
+			m := w.quota
+			if wait == forRoom {
+				m = w.room
+			}
+			for _, set := range m {
+				for b := range set {
+					due = append(due, b)
+				}
+			}
+		case forGPUs:
+			for _, list := range w.gpus {
+				due = append(due, list.items...)
+			}
+		}
+	}
+	now := l.clock.Now()
+	any := false
+	for _, b := range due {
+		if yes == nil || yes(b) {
+			w.put(b, cure{}, now)
+			any = true
+		}
+	}
+	if any {
+		l.effects.Admit()
+	}
+}
+
+// touch says that queues, flavors or namespaces have changed, or that jobs may
+// be admitted which could not for a reason of no single job: all are tried.
+func (l *Ledger) touch() {
+	l.epoch++
+	l.waits.seen.queues++
+	l.waits.seen.quota++
+	l.waits.gpusMoved = true
+	l.cured(nil, forQuota, forRoom, forGPUs)
+	l.effects.Admit()
+	l.effects.Report()
+}
+
+// released says that quota of a ClusterQueue is free again.
+func (l *Ledger) released(queue string) {
+	w := &l.waits
+	w.seen.quota++
+	now := l.clock.Now()
+	for b := range w.quota[queue] {
+		w.put(b, cure{}, now)
+	}
+	l.otherFlavors(queue)
+	l.effects.Admit()
+	l.effects.Report()
+}
+
+// otherFlavors has the jobs tried again that wait for nodes in a ClusterQueue
+// of which more or less is used now: they may get other flavors, and with
+// them other nodes.
+func (l *Ledger) otherFlavors(queue string) {
+	if l.quota.HasChoice(queue) {
+		l.cured(func(b *bucket) bool { return b.cure.queue == queue }, forRoom, forGPUs)
+	}
+}
+
+// roomCame says that a node takes pods now that it did not take before; gpus
+// that it may be because of its GPUs. Whoever waits for quota is not tried.
+func (l *Ledger) roomCame(gpus bool) {
+	l.epoch++
+	w := &l.waits
+	w.seen.room++
+	w.podNews = true
+	l.cured(nil, forRoom)
+	if gpus {
+		w.gpusMoved, w.gpuNews = true, true
+	}
+	if len(w.lost) > 0 || (gpus && len(w.gpus) > 0) {
+		l.effects.Admit()
+	}
+}
+
+// nodeChanged says that a node has come, gone, or takes other pods now.
+func (l *Ledger) nodeChanged() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.roomCame(true)
+}
+
+// departed says that the scheduler's cache has freed the room of a pod.
+func (l *Ledger) departed(pod *corev1.Pod) {
+	gpus := usesGPUs(pod)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.roomCame(gpus)
+}
+
+// arrived says that the scheduler's cache counts a pod on its node.
+func (l *Ledger) arrived(pod *corev1.Pod) {
+	gpus := usesGPUs(pod)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.podsCame(gpus)
+}
+
+// isHeld says that the room of a pod, which is off its node, is that of a hold
+// now.
+func (l *Ledger) isHeld(pod *corev1.Pod) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m, e, _ := l.jobOf(pod)
+	if m != member {
+		return false
+	}
+	s, seated := e.seats[pod.UID]
+	return seated && s.hold != nil && s.node == pod.Spec.NodeName
+}
+
+func usesGPUs(pod *corev1.Pod) bool {
+	return workload.GPUs(workload.Requests(&corev1.PodTemplateSpec{Spec: pod.Spec})) > 0
+}
+
+// gpusFound makes those due that wait for no more GPUs than there are.
+func (l *Ledger) gpusFound(bite placement.Bite, room int) {
+	list := l.waits.gpus[bite]
+	if list == nil {
+		return
+	}
+	n := 0
+	for n < len(list.items) && list.items[n].cure.lack.Pods <= room {
+		n++
+	}
+	for _, b := range slices.Clone(list.items[:n]) {
+		l.waits.put(b, cure{}, l.clock.Now())
+	}
+}
+
+// podsCame says that a node has pods that it did not have; gpus that they have
+// taken GPUs.
+func (l *Ledger) podsCame(gpus bool) {
+	l.waits.podNews = true
+	l.waits.gpuNews = l.waits.gpuNews || gpus
+}
+
+// renew has, once in a while, those tried again that may be let in by pods
+// which came, and those of the first in each queue that wait for nodes, so that
+// their numbers are true.
+func (l *Ledger) renew() {
+	w := &l.waits
+	gpus, pods := w.gpuNews, w.podNews
+	w.gpuNews, w.podNews = false, false
+	if pods {
+		l.cured(func(b *bucket) bool { return b.needsOthers }, forRoom)
+	}
+	if !gpus && !pods {
+		return
+	}
+	for _, queues := range l.queuesBy() {
+		for _, e := range w.first(queues) {
+			b := e.spot.bucket
+			if b != nil && !b.renewed && ((b.cure.wait == forRoom && pods) || (b.cure.wait == forGPUs && gpus)) {
+				b.renewed = true
+				w.renewals = append(w.renewals, b)
+				l.effects.Admit()
+			}
+		}
+	}
+}
+
+// nextRenewal is a refused bucket to be tried for its reason, nil if there is
+// none.
+func (w *waitlist) nextRenewal() *bucket {
+	for len(w.renewals) > 0 {
+		b := w.renewals[0]
+		w.renewals = w.renewals[1:]
+		if b.renewed && len(b.jobs.items) > 0 {
+			b.renewed = false
+			return b
+		}
+	}
+	return nil
+}

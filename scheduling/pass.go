@@ -1,0 +1,312 @@
+package scheduling
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/metrics"
+	"github.com/muster-gpu/muster/placement"
+)
+
+// patience is how long jobs that were refused before give way to pods.
+const patience = time.Second
+
+// Pass tries the jobs that are due, in queue order, until none is left or the
+// budget is spent; more reports that some are left. Between two jobs that were
+// refused before it ends as soon as a pod waits, unless it has done so for a
+// while. It must run on the scheduling goroutine.
+func (c *Cycle) Pass(ctx context.Context) (more bool) {
+	p := &pass{Cycle: c, ctx: ctx, start: c.ledger.clock.Now()}
+	defer func() { metrics.PassSeconds.Observe(c.ledger.clock.Since(p.start).Seconds()) }()
+	defer p.putBack()
+	if err := p.run(); err != nil {
+		klog.FromContext(ctx).Error(err, "Refreshing the snapshot for an admission pass")
+		return true
+	}
+	c.ledger.mu.Lock()
+	defer c.ledger.mu.Unlock()
+	l := c.ledger
+	return l.next() != nil || len(p.aside) > 0 || (len(l.waits.renewals) > 0 && l.restored && l.rival == nil)
+}
+
+// pass is one admission pass.
+type pass struct {
+	*Cycle
+	ctx   context.Context
+	start time.Time
+	tries int
+	// fresh: the snapshot shows the cache as it was at room, a count of moves.
+	fresh bool
+	room  int64
+	// aside are the buckets that were tried without a result.
+	aside []*bucket
+}
+
+func (p *pass) run() error {
+	l := p.ledger
+	l.mu.Lock()
+	lost, epoch := l.lostSlots(), l.epoch
+	l.mu.Unlock()
+	for _, e := range lost {
+		if p.spent(false) {
+			return nil
+		}
+		if err := p.refresh(); err != nil {
+			return err
+		}
+		p.tries++
+		if p.replace(e, epoch) {
+			p.fresh = false
+		}
+	}
+	if err := p.findGPUs(); err != nil {
+		return err
+	}
+	for {
+		l.mu.Lock()
+		b := l.next()
+		if b == nil {
+			if b = p.renewal(); b == nil {
+				l.mu.Unlock()
+				return nil
+			}
+		} else if p.spent(b.why != nil) {
+			l.mu.Unlock()
+			return nil
+		}
+		p.tries++
+		if err := p.try(b); err != nil {
+			return err
+		}
+	}
+}
+
+// renewal is a refused bucket to be tried again for its reason: one, in a pass
+// that has nothing else to do.
+func (p *pass) renewal() *bucket {
+	if l := p.ledger; p.tries == 0 && l.restored && l.rival == nil {
+		return l.waits.nextRenewal()
+	}
+	return nil
+}
+
+// spent says that the pass must end: its budget is spent, or a pod waits and
+// the next job can wait longer, having been refused before.
+func (p *pass) spent(again bool) bool {
+	if p.tries == 0 {
+		return false
+	}
+	now := p.ledger.clock.Now()
+	return now.Sub(p.start) > p.budget || (again && p.podWaits.Load() && now.Sub(p.ledger.waits.dueSince) < patience)
+}
+
+// refresh brings the snapshot up to the cache, unless it is. The moves are
+// counted before: for what happens in between, jobs are tried again.
+func (p *pass) refresh() error {
+	p.ledger.mu.Lock()
+	p.fresh = p.fresh && p.room == p.ledger.waits.seen.room
+	p.room = p.ledger.waits.seen.room
+	p.ledger.mu.Unlock()
+	if p.fresh {
+		return nil
+	}
+	if err := p.Cycle.refresh(p.ctx); err != nil {
+		return err
+	}
+	p.fresh = true
+	return nil
+}
+
+// findGPUs makes those due for which there are enough free GPUs now, if GPUs
+// have become free since the last pass.
+func (p *pass) findGPUs() error {
+	l := p.ledger
+	l.mu.Lock()
+	var bites []placement.Bite
+	if l.waits.gpusMoved && l.restored && l.rival == nil {
+		l.waits.gpusMoved = false
+		for bite := range l.waits.gpus {
+			bites = append(bites, bite)
+		}
+	}
+	l.mu.Unlock()
+	if len(bites) == 0 {
+		return nil
+	}
+	if err := p.refresh(); err != nil {
+		return err
+	}
+	snap, err := p.snapshot()
+	if err != nil {
+		return err
+	}
+	for _, bite := range bites {
+		room, err := placement.Room(snap, bite)
+		if err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.gpusFound(bite, room)
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// putBack makes the buckets due again that were tried without a result.
+func (p *pass) putBack() {
+	if len(p.aside) == 0 {
+		return
+	}
+	l := p.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range p.aside {
+		if b.cure.wait == aside && len(b.jobs.items) > 0 {
+			l.waits.put(b, cure{}, p.start)
+		}
+	}
+}
+
+// try admits the first job of a bucket, whole, or records why not. It takes
+// over the Ledger's lock and gives it back.
+func (p *pass) try(b *bucket) error {
+	l := p.ledger
+	logger := klog.FromContext(p.ctx)
+	e := b.jobs.items[0]
+	version, job := e.version, e.job
+	queue, _ := l.quota.ClusterQueueOf(b.key.queue)
+	no := func(c cure, seen moves, why *reason.Reason) {
+		logger.V(4).Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", why.Class, "reason", why.Message)
+		if !l.refuse(e, version, seen, c, why) {
+			p.setAside(b)
+		}
+	}
+
+	assignment, why := l.quota.Assign(e.request(l.namespaces[job.Owner.Namespace]))
+	if why != nil {
+		no(cure{wait: forQuota, queue: queue}, l.waits.seen, why)
+		l.mu.Unlock()
+		return nil
+	}
+	seen := l.waits.seen
+	protos := prototypes(e, assignment, l.quota)
+	l.mu.Unlock()
+
+	if err := p.refresh(); err != nil {
+		return err
+	}
+	seen.room = p.room
+	gang := gangOf(job.Owner.Name, job.Owner.UID, protos, podCounts(job))
+	fw, snap, why, err := p.framework(protos)
+	var plan placement.Assignment
+	c := cure{wait: forRoom, queue: queue}
+	if err == nil && why == nil {
+		started := l.clock.Now()
+		plan, why, err = p.planner.Plan(p.ctx, fw, snap, gang)
+		if why != nil {
+			if lack, short, lackErr := p.planner.Lack(snap, gang); lackErr == nil && short {
+				c.wait, c.lack = forGPUs, lack
+			}
+		}
+		metrics.PlanSeconds.Observe(l.clock.Since(started).Seconds())
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		logger.Error(err, "Planning a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
+		why = reason.New(reason.NoPlacement, "planning failed: %v", err)
+	}
+	if why != nil {
+		no(c, seen, why)
+		return nil
+	}
+	if err := l.charge(e, version, assignment, plan, protos); err != nil {
+		logger.V(2).Info("Plan not committed, it will be made again", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "why", err.Error())
+		p.setAside(b)
+		return nil
+	}
+	p.fresh = false
+	logger.V(2).Info("Job planned and held", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "queue", job.Queue, "nodes", e.nodes())
+	p.write(job.Owner.UID)
+	return nil
+}
+
+// setAside keeps a bucket out of the rest of the pass.
+func (p *pass) setAside(b *bucket) {
+	if len(b.jobs.items) > 0 {
+		p.ledger.waits.put(b, cure{wait: aside}, p.start)
+		p.aside = append(p.aside, b)
+	}
+}
+
+// replace finds new nodes for the slots of an admitted job that lost theirs.
+func (p *pass) replace(e *entry, epoch int64) bool {
+	c, ctx, l := p.Cycle, p.ctx, p.ledger
+	logger := klog.FromContext(ctx)
+
+	l.mu.Lock()
+	version, job := e.version, e.job
+	if e.state != Admitted || e.assignment == nil {
+		l.mu.Unlock()
+		return false
+	}
+	protos := prototypes(e, e.assignment, l.quota)
+	lost := make([][]*slot, len(e.sets))
+	missing := make([]int, len(e.sets))
+	kept := make([][]string, len(e.sets))
+	for i, set := range e.sets {
+		for _, s := range set.slots {
+			switch {
+			case s.lost():
+				lost[i] = append(lost[i], s)
+			case !s.done && !slices.Contains(kept[i], s.node):
+				kept[i] = append(kept[i], s.node)
+			}
+		}
+		missing[i] = len(lost[i])
+	}
+	l.mu.Unlock()
+
+	fw, snap, no, err := c.framework(protos)
+	var plan placement.Assignment
+	if err == nil && no == nil {
+		gang := gangOf(job.Owner.Name, job.Owner.UID, protos, missing)
+		for i := range gang.Classes {
+			gang.Classes[i].Fixed = kept[i]
+		}
+		plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.version != version || e.state != Admitted {
+		l.effects.Admit()
+		return false
+	}
+	e.tried, e.why = epoch, no
+	if err != nil || no != nil {
+		l.effects.Report()
+		logger.V(2).Info("No new node for a part of a gang", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "reason", no.String(), "err", err)
+		return false
+	}
+	for i := range lost {
+		for j, s := range lost[i] {
+			if s.lost() {
+				e.moveTo(s, plan[i][j])
+			}
+		}
+	}
+	if err := l.holdAll(e, protos); err != nil {
+		logger.Error(err, "Holding a part of a gang again")
+	}
+	e.version++
+	l.enqueue(e)
+	logger.V(2).Info("Part of a gang planned anew", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "nodes", e.nodes())
+	c.write(job.Owner.UID)
+	return true
+}

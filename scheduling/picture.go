@@ -1,0 +1,192 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// count is the jobs of one queue, and what they take.
+type count struct {
+	pending, reserving, admitted int32
+	reserved, used               taken
+	active                       metav1.Condition
+	known                        bool
+}
+
+type counts struct {
+	clusterQueues map[string]*count
+	localQueues   map[types.NamespacedName]*count
+	// more: further jobs are to be told their reason.
+	more bool
+}
+
+// picture is the Ledger's state as it is reported: the counts of all queues,
+// the first waiting jobs of each ClusterQueue, of the others some of those that
+// are to be told something new, and the admitted jobs that miss nodes. The lock is let go between the queues,
+// because pods wait for it.
+func (l *Ledger) picture(now time.Time) ([]pendingLine, counts) {
+	c, queues := l.count()
+	var lines []pendingLine
+	first := map[*entry]struct{}{}
+	for _, of := range queues {
+		lines = append(lines, l.firstLines(of, now, first)...)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := &l.waits.untold
+	u.setFirst(first)
+	others := u.next(tellAtOnce, now, first)
+	slices.SortFunc(others, byRank)
+	for _, e := range others {
+		if why := l.whyPending(e, now, exactReasons+1); why != nil {
+			lines = append(lines, e.line(*why))
+		}
+	}
+	c.more = u.left(now)
+	return append(lines, l.replanLines()...), c
+}
+
+// firstLines are what the first jobs of one ClusterQueue say; they are added
+// to first.
+func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first map[*entry]struct{}) []pendingLine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var lines []pendingLine
+	for i, e := range l.waits.first(queues) {
+		if why := l.whyPending(e, now, i+1); why != nil && !tooEarly(e, now) {
+			lines = append(lines, e.line(*why))
+		}
+		first[e] = struct{}{}
+	}
+	return lines
+}
+
+func (e *entry) line(why reason.Reason) pendingLine {
+	return pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.said}
+}
+
+// replanLines are what the admitted jobs say that lost nodes and found no
+// others.
+func (l *Ledger) replanLines() []pendingLine {
+	var lines []pendingLine
+	for e := range l.waits.lost {
+		if e.why == nil {
+			continue
+		}
+		bound, all := e.progress()
+		lines = append(lines, pendingLine{
+			job: e.job, why: *e.why, event: "Replanning",
+			prefix: fmt.Sprintf("only %d of %d pods have a node: ", bound, all), said: e.said,
+		})
+	}
+	return lines
+}
+
+// count is the counts of all queues, and the LocalQueues in which jobs wait by
+// their ClusterQueue.
+func (l *Ledger) count() (counts, map[string][]types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := counts{clusterQueues: map[string]*count{}, localQueues: map[types.NamespacedName]*count{}}
+	for _, name := range l.quota.ClusterQueues() {
+		n := newCount()
+		n.active, n.known = l.quota.Status(name)
+		c.clusterQueues[name] = n
+	}
+	for _, name := range l.quota.LocalQueues() {
+		n := newCount()
+		n.active, n.known = l.quota.LocalQueueStatus(name)
+		c.localQueues[name] = n
+	}
+	for e := range l.waits.charged {
+		c.clusterQueues[e.assignment.ClusterQueue].add(e)
+		c.localQueues[e.queue()].add(e)
+	}
+	queues := l.queuesBy()
+	for cq, of := range queues {
+		for _, q := range of {
+			n := int32(len(l.waits.lines[q].items))
+			c.clusterQueues[cq].wait(n)
+			c.localQueues[q].wait(n)
+		}
+	}
+	return c, queues
+}
+
+// whyPending is the reason to report for a waiting job; nil while no job
+// of its bucket has been tried.
+func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reason {
+	switch {
+	case e.blocked != nil:
+		return e.blocked
+	case l.rival != nil:
+		return l.rival
+	case now.Before(e.requeueAt):
+		return reason.New(reason.BackingOff, "it did not start and is tried again at %s", e.requeueAt.UTC().Format(time.RFC3339))
+	}
+	b := e.spot.bucket
+	switch {
+	case b == nil || b.why == nil:
+		return nil
+	case position > exactReasons:
+		return &reason.Reason{Class: b.why.Class, Message: fmt.Sprintf("behind the first %d jobs of its queue", exactReasons)}
+	case b.why.Class == reason.WaitingForQuota && b.whyUsed != l.waits.seen.quota:
+		// The numbers are arithmetic, and change with every other admission.
+		if _, now := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace])); now != nil && now.Class == b.why.Class {
+			b.why = now
+		} else if now != nil {
+			return now
+		}
+		b.whyUsed = l.waits.seen.quota
+	}
+	return b.why
+}
+
+// told records what was last said of a job.
+func (l *Ledger) told(uid types.UID, s said) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.jobs[uid]; e != nil && (e.spot.waits || e.state == Admitted) {
+		e.said = s
+	}
+}
+
+// retell has a job told again, because it could not be written.
+func (l *Ledger) retell(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.jobs[uid]; e != nil && e.spot.waits {
+		l.waits.untold.add(e)
+	}
+}
+
+func newCount() *count {
+	return &count{reserved: taken{}, used: taken{}}
+}
+
+// add counts a job that holds capacity; nil is a queue that is gone.
+func (n *count) add(e *entry) {
+	if n == nil {
+		return
+	}
+	n.reserving++
+	n.reserved.add(e)
+	if e.state != Admitting {
+		n.admitted++
+		n.used.add(e)
+	}
+}
+
+// wait counts jobs that wait.
+func (n *count) wait(jobs int32) {
+	if n != nil {
+		n.pending += jobs
+	}
+}

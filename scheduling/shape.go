@@ -1,0 +1,90 @@
+package scheduling
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// shape stands for all that quota and placement look at in a job, so that what
+// is refused to one job is refused to all of its shape in the same queue. The
+// zero shape is that of no job.
+type shape [sha256.Size]byte
+
+// shapeOf hashes the pod sets of a job. What only the kubelet reads is left
+// out, because it tends to be different in every job: commands, environment,
+// images, configuration that is mounted. So are annotations; those that
+// matter are in the topology request.
+func shapeOf(job *workload.Job) shape {
+	type podSet struct {
+		Name     string
+		Count    int32
+		Topology any
+		Labels   map[string]string
+		Spec     corev1.PodSpec
+	}
+	sets := make([]podSet, len(job.PodSets))
+	for i := range job.PodSets {
+		ps := &job.PodSets[i]
+		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Labels: ps.Template.Labels, Spec: ps.Template.Spec}
+		s := &sets[i].Spec
+		s.Containers, s.InitContainers = scheduled(s.Containers), scheduled(s.InitContainers)
+		s.EphemeralContainers = nil
+		s.Volumes = scheduledVolumes(s.Volumes)
+		s.PriorityClassName, s.Priority = "", nil
+		s.ServiceAccountName, s.DeprecatedServiceAccount, s.ImagePullSecrets = "", "", nil
+		s.Hostname, s.Subdomain, s.DNSConfig, s.HostAliases = "", "", nil, nil
+	}
+	data, err := json.Marshal(sets)
+	if err != nil {
+		// Pod templates were decoded from JSON. Should one not go back, its job
+		// is only like itself.
+		data = []byte(job.Owner.UID)
+	}
+	return sha256.Sum256(data)
+}
+
+func scheduled(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, len(containers))
+	for i, c := range containers {
+		c.Name, c.Image, c.ImagePullPolicy = "", "", ""
+		c.Command, c.Args, c.WorkingDir = nil, nil, ""
+		c.Env, c.EnvFrom = nil, nil
+		c.VolumeMounts, c.VolumeDevices = nil, nil
+		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
+		c.TerminationMessagePath, c.TerminationMessagePolicy = "", ""
+		out[i] = c
+	}
+	return out
+}
+
+// scheduledVolumes are the volumes that can tie a pod to nodes.
+func scheduledVolumes(volumes []corev1.Volume) []corev1.Volume {
+	var out []corev1.Volume
+	for _, v := range volumes {
+		if v.ConfigMap == nil && v.Secret == nil && v.EmptyDir == nil && v.DownwardAPI == nil && v.Projected == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// needsOthers says that pods which come to their nodes may let the job start: it
+// must be near others, or spread evenly among them.
+func needsOthers(job *workload.Job) bool {
+	for i := range job.PodSets {
+		s := &job.PodSets[i].Template.Spec
+		if s.Affinity != nil && s.Affinity.PodAffinity != nil && len(s.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			return true
+		}
+		for _, c := range s.TopologySpreadConstraints {
+			if c.WhenUnsatisfiable == corev1.DoNotSchedule {
+				return true
+			}
+		}
+	}
+	return false
+}

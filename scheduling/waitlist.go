@@ -1,0 +1,278 @@
+package scheduling
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// waitlist is the waiting jobs in queue order. Nothing in it is made anew for
+// a pass or a report: the cost of both does not grow with the jobs that wait.
+//
+// Jobs of one queue that quota and placement cannot tell apart share a bucket,
+// and with it the reason why they wait. A bucket is due, or it waits for the
+// one thing that can cure what was refused (see cure.go).
+//
+// Ledger.enqueue alone decides who is in which list. The Ledger's lock guards
+// all of it.
+type waitlist struct {
+	// lines are all jobs that wait, startable or not, by LocalQueue.
+	lines   map[types.NamespacedName]*ordered[*entry]
+	buckets map[bucketKey]*bucket
+	// born numbers the buckets.
+	born int64
+
+	due *ordered[*bucket]
+	// dueSince is since when some bucket has been due all the time.
+	dueSince time.Time
+	// quota and room are the buckets that wait for either, by ClusterQueue.
+	quota, room map[string]map[*bucket]struct{}
+	// gpus are those that wait for more free GPUs, the smallest need first.
+	gpus map[placement.Bite]*ordered[*bucket]
+
+	// seen counts what has happened; gpusMoved says that GPUs may have become
+	// free since the last pass looked.
+	seen      moves
+	gpusMoved bool
+	// renewals are refused buckets to be tried again only so that what they
+	// say is true; gpuNews and podNews say that it may not be.
+	renewals         []*bucket
+	gpuNews, podNews bool
+
+	// sleeping are the jobs that wait for a time to come.
+	sleeping map[*entry]struct{}
+	// charged are the jobs that hold capacity, lost those of them that have a
+	// slot without a node.
+	charged, lost map[*entry]struct{}
+
+	untold untold
+}
+
+func newWaitlist() waitlist {
+	return waitlist{
+		lines:    map[types.NamespacedName]*ordered[*entry]{},
+		buckets:  map[bucketKey]*bucket{},
+		due:      &ordered[*bucket]{compare: func(a, b *bucket) int { return a.rank.compare(b.rank) }},
+		quota:    map[string]map[*bucket]struct{}{},
+		room:     map[string]map[*bucket]struct{}{},
+		gpus:     map[placement.Bite]*ordered[*bucket]{},
+		sleeping: map[*entry]struct{}{},
+		charged:  map[*entry]struct{}{},
+		lost:     map[*entry]struct{}{},
+		untold:   newUntold(),
+	}
+}
+
+// rank is a job's place in queue order.
+type rank struct {
+	priority int32
+	created  time.Time
+	uid      types.UID
+}
+
+// compare is the queue order: priority, then creation, then UID.
+func (r rank) compare(o rank) int {
+	return cmp.Or(cmp.Compare(o.priority, r.priority), r.created.Compare(o.created), cmp.Compare(r.uid, o.uid))
+}
+
+type bucketKey struct {
+	queue types.NamespacedName
+	shape shape
+}
+
+// bucket is the jobs of one LocalQueue and one shape that nothing but quota
+// and nodes keeps waiting.
+type bucket struct {
+	key  bucketKey
+	born int64
+	jobs *ordered[*entry]
+	// rank is that of the first job.
+	rank rank
+	// why is the reason that its jobs were refused for last, nil before the
+	// first try.
+	why *reason.Reason
+	// whyUsed is the count of moves of quota that why is true for.
+	whyUsed int64
+	cure    cure
+	// needsOthers: see there.
+	needsOthers bool
+	// renewed: it is among the renewals.
+	renewed bool
+	// told is up to where its jobs have been told their reason's class.
+	told *rank
+}
+
+// spot is where the waitlist has a job. The zero spot is nowhere.
+type spot struct {
+	waits     bool
+	queue     types.NamespacedName
+	rank      rank
+	bucket    *bucket
+	blocked   reason.Reason
+	requeueAt time.Time
+}
+
+// enqueue brings the waitlist in line with one job, after anything about the
+// job has changed. Doing it twice changes nothing.
+func (l *Ledger) enqueue(e *entry) {
+	w := &l.waits
+	known := l.jobs[e.job.Owner.UID] == e
+	belongs(w.charged, e, known && e.holdsCapacity())
+	belongs(w.lost, e, known && e.state == Admitted && e.lost())
+	waits := known && e.state == Pending && !e.ended
+	asleep := waits && l.clock.Now().Before(e.requeueAt)
+	belongs(w.sleeping, e, asleep)
+
+	var now spot
+	var key bucketKey
+	if waits {
+		now = spot{waits: true, queue: e.queue(), rank: e.rank()}
+		if e.blocked != nil {
+			now.blocked = *e.blocked
+		}
+		if asleep {
+			now.requeueAt = e.requeueAt
+		}
+		if e.startable() && !asleep {
+			key = bucketKey{now.queue, e.shapeOf()}
+			now.bucket = w.buckets[key]
+		}
+	}
+	inBucket := key != bucketKey{}
+	if now == e.spot && inBucket == (now.bucket != nil) {
+		return
+	}
+	w.take(e)
+	if waits {
+		w.line(now.queue).insert(e.at(now))
+		w.untold.add(e)
+		l.effects.Report()
+	} else {
+		w.untold.remove(e)
+		e.said = said{}
+	}
+	if inBucket && w.join(key, e, l.clock.Now()) {
+		l.effects.Admit()
+	}
+}
+
+// at puts a job's spot down, by which the lists find it.
+func (e *entry) at(s spot) *entry {
+	e.spot = s
+	return e
+}
+
+// take removes a job from its line and its bucket, where it has them.
+func (w *waitlist) take(e *entry) {
+	old := e.spot
+	if !old.waits {
+		e.spot = spot{}
+		return
+	}
+	line := w.lines[old.queue]
+	if line.remove(e); len(line.items) == 0 {
+		delete(w.lines, old.queue)
+	}
+	if b := old.bucket; b != nil {
+		w.change(b, func() { b.jobs.remove(e) })
+	}
+	e.spot = spot{}
+}
+
+func (w *waitlist) line(queue types.NamespacedName) *ordered[*entry] {
+	line := w.lines[queue]
+	if line == nil {
+		line = &ordered[*entry]{compare: byRank}
+		w.lines[queue] = line
+	}
+	return line
+}
+
+// byRank orders jobs by the rank that they are filed under.
+func byRank(a, b *entry) int { return a.spot.rank.compare(b.spot.rank) }
+
+// join puts a job into its bucket and reports whether the bucket is due.
+func (w *waitlist) join(key bucketKey, e *entry, now time.Time) bool {
+	b := w.buckets[key]
+	if b == nil {
+		w.born++
+		b = &bucket{key: key, born: w.born, jobs: &ordered[*entry]{compare: byRank}, needsOthers: needsOthers(e.job)}
+		b.rank = e.spot.rank
+		w.buckets[key] = b
+		w.put(b, cure{}, now)
+	}
+	e.spot.bucket = b
+	w.change(b, func() { b.jobs.insert(e) })
+	return b.cure.wait == nothing
+}
+
+// change changes the jobs of a bucket. A bucket that becomes empty is
+// forgotten.
+func (w *waitlist) change(b *bucket, do func()) {
+	do()
+	switch {
+	case len(b.jobs.items) == 0:
+		w.leave(b)
+		b.cure.wait = aside
+		delete(w.buckets, b.key)
+	case b.jobs.items[0].spot.rank != b.rank:
+		due := b.cure.wait == nothing
+		if due {
+			w.due.remove(b)
+		}
+		b.rank = b.jobs.items[0].spot.rank
+		if due {
+			w.due.insert(b)
+		}
+	}
+}
+
+// belongs puts e into a set or takes it out.
+func belongs(set map[*entry]struct{}, e *entry, in bool) {
+	if in {
+		set[e] = struct{}{}
+	} else {
+		delete(set, e)
+	}
+}
+
+func (e *entry) rank() rank {
+	return rank{priority: e.priority, created: e.job.Created, uid: e.job.Owner.UID}
+}
+
+func (e *entry) queue() types.NamespacedName {
+	return types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue}
+}
+
+// shapeOf is the shape of the job as it stands, worked out once.
+func (e *entry) shapeOf() shape {
+	if e.shape == (shape{}) {
+		e.shape = shapeOf(e.job)
+	}
+	return e.shape
+}
+
+// setJob takes another reading of the job.
+func (e *entry) setJob(job *workload.Job) {
+	if e.job == nil || !sameRequest(e.job, job) {
+		e.shape = shape{}
+	}
+	e.job = job
+}
+
+// lost says that a slot of the job has no node.
+func (e *entry) lost() bool {
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if s.lost() {
+				return true
+			}
+		}
+	}
+	return false
+}
