@@ -195,6 +195,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	l.enqueue(e)
 	l.waits.seen.quota++
 	l.podsCame(e.gpus() > 0)
+	l.cured(func(b *bucket) bool { return b.needsOthers }, forRoom)
 	l.otherFlavors(a.ClusterQueue)
 	l.effects.Report()
 	return nil

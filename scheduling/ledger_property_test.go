@@ -170,6 +170,9 @@ func (w *world) restoreNodes() {
 
 // check compares what the Ledger, the cache, the quota and the API say.
 func (w *world) check(t *rapid.T, states map[types.UID]State) {
+	if errs := w.waitlistErrors(); len(errs) > 0 {
+		t.Fatalf("the waitlist: %s", strings.Join(errs, "; "))
+	}
 	held := map[types.UID]bool{}
 	charged := quota.Usage{}
 	for uid, e := range w.jobs {

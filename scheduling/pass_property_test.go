@@ -1,0 +1,257 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// TestPassAdmitsWhoANaivePassWouldAdmitInTheSameOrder lets the same happen to
+// two schedulers. One tries only what its waitlist says is due. The other
+// forgets everything between two passes, sorts all jobs and tries all. Quota,
+// nodes and the planner are the real ones.
+func TestPassAdmitsWhoANaivePassWouldAdmitInTheSameOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		p := &pair{twin: [2]*stage{newStage(ctx, t), newStage(ctx, t)}, jobs: map[string]*workload.Job{}, nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}}
+		p.both(func(s *stage) {
+			s.queue("main", false, []string{"new"}, 16)
+			s.queue("two", false, []string{"old", "new"}, 8, 8)
+			s.Restored()
+		})
+		for i, flavor := range []string{"new", "new", "old"} {
+			p.setNode(flavored(fmt.Sprintf("node-%d", i), flavor, 8))
+		}
+		for range 3 {
+			t.Repeat(map[string]func(*rapid.T){
+				"submit":         p.submit,
+				"submit another": p.submit,
+				"change a job":   p.changeJob,
+				"end a job":      p.endJob,
+				"refuse a job":   p.refuseJob,
+				"set a node":     p.changeNode,
+				"remove a node":  p.removeNode,
+				"start a pod":    p.startPod,
+				"stop a pod":     p.stopPod,
+				"change quota":   p.changeQuota,
+				"wait": func(*rapid.T) {
+					p.both(func(s *stage) {
+						s.clock.Step(700 * time.Millisecond)
+						s.expire(time.Hour)
+					})
+				},
+				"pass": p.pass,
+				"": func(t *rapid.T) {
+					if errs := p.twin[0].waitlistErrors(); len(errs) > 0 {
+						t.Fatalf("the waitlist: %s", strings.Join(errs, "; "))
+					}
+				},
+			})
+		}
+		p.pass(t)
+	})
+}
+
+// pair is two stages to which the same happens.
+type pair struct {
+	twin  [2]*stage
+	jobs  map[string]*workload.Job
+	nodes map[string]*corev1.Node
+	pods  map[string]*corev1.Pod
+	born  int
+}
+
+func (p *pair) both(do func(*stage)) {
+	for _, s := range p.twin {
+		do(s)
+	}
+}
+
+// pass compares who is admitted. The tick before is what tells of pods that
+// came.
+func (p *pair) pass(t *rapid.T) {
+	p.both(func(s *stage) { s.expire(time.Hour) })
+	got, want := p.twin[0].pass(), p.twin[1].naivePass()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("admitted (-naive +got):\n%s", diff)
+	}
+	for name, j := range p.jobs {
+		if a, b := p.twin[0].entry(j).nodes(), p.twin[1].entry(j).nodes(); !slices.Equal(a, b) {
+			t.Fatalf("%s is on %v, want %v", name, a, b)
+		}
+	}
+}
+
+func (p *pair) name(prefix string) string {
+	p.born++
+	return fmt.Sprintf("%s-%d", prefix, p.born)
+}
+
+// draw picks a key.
+func draw[T any](t *rapid.T, m map[string]T, label string) (string, bool) {
+	if len(m) == 0 {
+		return "", false
+	}
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(m))).Draw(t, label), true
+}
+
+func drawJob(t *rapid.T, name string) *workload.Job {
+	gpus := rapid.SampledFrom([]int64{0, 1, 2, 4, 8}).Draw(t, "gpus")
+	j := job(name, set("node", 0, int32(rapid.IntRange(1, 3).Draw(t, "count")), gpus))
+	spec := &j.PodSets[0].Template.Spec
+	if gpus == 0 {
+		spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("70")}}
+	}
+	term := []corev1.PodAffinityTerm{{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, TopologyKey: corev1.LabelHostname}}
+	switch rapid.IntRange(0, 9).Draw(t, "special") {
+	case 0:
+		spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term}}
+	case 1:
+		spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term}}
+	case 2:
+		spec.Tolerations = []corev1.Toleration{{Key: "reserved", Operator: corev1.TolerationOpExists}}
+	case 3:
+		j.PodSets[0].Template.Labels = map[string]string{"app": "db"}
+	case 4:
+		j.PodSets = append(j.PodSets, set("later", 1, 1, 4))
+	}
+	j.Queue = rapid.SampledFrom([]string{"main", "main", "two"}).Draw(t, "queue")
+	j.Created = epoch0.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) * time.Minute)
+	return j
+}
+
+func (p *pair) submit(t *rapid.T) {
+	name := p.name("job")
+	p.read(drawJob(t, name), int32(rapid.IntRange(0, 1).Draw(t, "priority")))
+}
+
+func (p *pair) read(j *workload.Job, priority int32) {
+	p.jobs[j.Owner.Name] = j
+	p.both(func(s *stage) { s.submit(with(j, func(*workload.Job) {}), priority) })
+}
+
+// changeJob changes what a job asks for, or how urgent it is.
+func (p *pair) changeJob(t *rapid.T) {
+	if name, ok := draw(t, p.jobs, "job"); ok && p.twin[0].state(p.jobs[name]) == Pending {
+		j := p.jobs[name]
+		if rapid.Bool().Draw(t, "other pods") {
+			j = drawJob(t, name)
+		}
+		p.read(j, int32(rapid.IntRange(0, 1).Draw(t, "priority")))
+	}
+}
+
+// endJob deletes a job; what it held is free at once.
+func (p *pair) endJob(t *rapid.T) {
+	if name, ok := draw(t, p.jobs, "job"); ok {
+		uid := p.jobs[name].Owner.UID
+		delete(p.jobs, name)
+		p.both(func(s *stage) {
+			s.ownerGone(uid)
+			s.left(uid)
+		})
+	}
+}
+
+// refuseJob has the write of an admission fail, with or without a back-off.
+func (p *pair) refuseJob(t *rapid.T) {
+	if name, ok := draw(t, p.jobs, "job"); ok && p.twin[0].state(p.jobs[name]) == Admitting {
+		p.both(func(s *stage) { s.written(p.jobs[name].Owner.UID, 0, nil, refused, errUnanswered) })
+	}
+}
+
+func (p *pair) setNode(n *corev1.Node) {
+	old := p.nodes[n.Name]
+	p.nodes[n.Name] = n
+	p.both(func(s *stage) {
+		if old == nil {
+			s.watched.AddNode(s.logger, n)
+		} else {
+			s.watched.UpdateNode(s.logger, old, n)
+		}
+	})
+}
+
+func (p *pair) changeNode(t *rapid.T) {
+	name := fmt.Sprintf("node-%d", rapid.IntRange(0, 3).Draw(t, "node"))
+	n := flavored(name, rapid.SampledFrom([]string{"new", "old"}).Draw(t, "flavor"), int64(rapid.SampledFrom([]int{4, 8}).Draw(t, "gpus")))
+	switch rapid.IntRange(0, 4).Draw(t, "special") {
+	case 0:
+		n.Spec.Unschedulable = true
+	case 1:
+		n.Spec.Taints = []corev1.Taint{{Key: "reserved", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	p.setNode(n)
+}
+
+// removeNode removes a node on which nothing runs.
+func (p *pair) removeNode(t *rapid.T) {
+	name, ok := draw(t, p.nodes, "node")
+	if !ok || len(p.twin[0].plain.Dump().Nodes[name].GetPods()) > 0 {
+		return
+	}
+	n := p.nodes[name]
+	delete(p.nodes, name)
+	p.both(func(s *stage) {
+		if err := s.watched.RemoveNode(s.logger, n); err != nil {
+			t.Fatalf("removing %s: %v", name, err)
+		}
+	})
+}
+
+func (p *pair) startPod(t *rapid.T) {
+	node, ok := draw(t, p.nodes, "node")
+	gpus := rapid.SampledFrom([]int64{0, 0, 1, 4}).Draw(t, "gpus")
+	if !ok || p.twin[0].taken(node)+gpus > 8 {
+		return
+	}
+	pod := plainPod(p.name("pod"), node, gpus, func(q *corev1.Pod) {
+		if rapid.IntRange(0, 2).Draw(t, "label") == 0 {
+			q.Labels = map[string]string{"app": "db"}
+		}
+	})
+	p.pods[pod.Name] = pod
+	p.both(func(s *stage) {
+		if err := s.watched.AddPod(s.logger, pod); err != nil {
+			t.Fatalf("adding %s: %v", pod.Name, err)
+		}
+	})
+}
+
+func (p *pair) stopPod(t *rapid.T) {
+	if name, ok := draw(t, p.pods, "pod"); ok {
+		pod := p.pods[name]
+		delete(p.pods, name)
+		p.both(func(s *stage) {
+			if err := s.watched.RemovePod(s.logger, pod); err != nil {
+				t.Fatalf("removing %s: %v", name, err)
+			}
+		})
+	}
+}
+
+func (p *pair) changeQuota(t *rapid.T) {
+	gpus := int64(rapid.SampledFrom([]int{4, 8, 16, 32}).Draw(t, "gpus"))
+	name := rapid.SampledFrom([]string{"main", "two"}).Draw(t, "queue")
+	stopped := rapid.IntRange(0, 4).Draw(t, "stopped") == 0
+	p.both(func(s *stage) {
+		if name == "two" {
+			s.queue(name, stopped, []string{"old", "new"}, gpus, 8)
+		} else {
+			s.queue(name, stopped, []string{"new"}, gpus)
+		}
+	})
+}

@@ -1,0 +1,180 @@
+package scheduling
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+	testclock "k8s.io/utils/clock/testing"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/gpu"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// stage is a scene with a real scheduler of the default profile, which never
+// runs by itself, and the Cycle in it.
+type stage struct {
+	*scene
+	ctx   context.Context
+	cycle *Cycle
+	// admitted are the jobs that were admitted, in order.
+	order []string
+	names map[types.UID]string
+}
+
+func newStage(ctx context.Context, t fataler) *stage {
+	t.Helper()
+	ctx = klog.NewContext(ctx, klog.Logger{})
+	client := fake.NewClientset()
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	sched, err := scheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil, profile.NewRecorderFactory(broadcaster))
+	if err != nil {
+		t.Fatalf("building the scheduler: %v", err)
+	}
+	s := &stage{
+		scene: &scene{t: t, wishes: newWishes(), clock: testclock.NewFakeClock(epoch0), plain: sched.Cache, logger: klog.Logger{}},
+		ctx:   ctx, names: map[types.UID]string{},
+	}
+	s.Ledger = NewLedger(s.logger, s.clock, s.wishes)
+	s.cycle = NewCycle(s.Ledger, placement.NewPlanner(gpu.Is), 20*time.Millisecond)
+	s.cycle.Install(ctx, sched, func(context.Context) {}, func(uid types.UID) { s.order = append(s.order, s.names[uid]) })
+	s.watched = sched.Cache
+	return s
+}
+
+// queue makes a ClusterQueue of the flavors given and a LocalQueue of its name;
+// the nodes of a flavor are labelled with its name.
+func (s *stage) queue(name string, stopped bool, flavors []string, gpus ...int64) {
+	cq := &kueue.ClusterQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: kueue.ClusterQueueSpec{
+			NamespaceSelector: &metav1.LabelSelector{},
+			ResourceGroups:    []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpuResource, corev1.ResourceCPU}}},
+		},
+	}
+	for i, flavor := range flavors {
+		cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, kueue.FlavorQuotas{
+			Name: kueue.ResourceFlavorReference(flavor), Resources: []kueue.ResourceQuota{
+				{Name: gpuResource, NominalQuota: *resource.NewQuantity(gpus[i], resource.DecimalSI)},
+				{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("10000")},
+			},
+		})
+	}
+	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}}
+	if stopped {
+		lq.Spec.StopPolicy = new(kueue.Hold)
+	}
+	s.UpdateQuota(func(t *quota.Tree) {
+		for _, flavor := range flavors {
+			t.SetFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavor}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"flavor": flavor}}})
+		}
+		t.SetClusterQueue(cq)
+		t.SetLocalQueue(lq)
+	})
+}
+
+// flavored is a node of a flavor.
+func flavored(name, flavor string, gpus int64) *corev1.Node {
+	n := node(name, gpus)
+	n.Labels["flavor"] = flavor
+	return n
+}
+
+// pass lets the Cycle work until nothing is left to do, and returns who was
+// admitted, in order.
+func (s *stage) pass() []string {
+	s.order = nil
+	for range 10000 {
+		if !s.cycle.Pass(s.ctx) {
+			return s.order
+		}
+	}
+	s.t.Fatalf("the passes never end")
+	return nil
+}
+
+// naivePass does the same without a memory: it admits the first job in queue
+// order that can start, until none can.
+func (s *stage) naivePass() []string {
+	s.order = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		var all []*entry
+		for _, e := range s.jobs {
+			if e.state == Pending && e.startable() && !s.clock.Now().Before(e.requeueAt) {
+				all = append(all, e)
+			}
+		}
+		slices.SortFunc(all, (*entry).before)
+		if !slices.ContainsFunc(all, s.start) {
+			return s.order
+		}
+	}
+}
+
+// start admits a job if quota and nodes allow.
+func (s *stage) start(e *entry) bool {
+	a, no := s.quota.Assign(e.request(nil))
+	if no != nil {
+		return false
+	}
+	protos := prototypes(e, a, s.quota)
+	if err := s.cycle.refresh(s.ctx); err != nil {
+		s.t.Fatalf("refreshing: %v", err)
+	}
+	fw, snap, no, err := s.cycle.framework(protos)
+	if err != nil || no != nil {
+		s.t.Fatalf("the profile: %v %v", no, err)
+	}
+	plan, no, err := s.cycle.planner.Plan(s.ctx, fw, snap, gangOf(e.job.Owner.Name, e.job.Owner.UID, protos, podCounts(e.job)))
+	if err != nil {
+		s.t.Fatalf("planning: %v", err)
+	}
+	if no != nil {
+		return false
+	}
+	if err := s.charge(e, e.version, a, plan, protos); err != nil {
+		s.t.Fatalf("charging: %v", err)
+	}
+	s.order = append(s.order, e.job.Owner.Name)
+	return true
+}
+
+// submit reads a job in.
+func (s *stage) submit(j *workload.Job, priority int32) {
+	s.names[j.Owner.UID] = j.Owner.Name
+	s.read(j, s.workloadOfJob(j, func(wl *kueue.Workload) { wl.Spec.Priority = &priority }), nil)
+}
+
+// plainPod is a pod of no job on a node.
+func plainPod(name, node string, gpus int64, change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
+		Spec:       set("x", 0, 1, gpus).Template.Spec,
+	}
+	p.Spec.NodeName = node
+	requests := p.Spec.Containers[0].Resources.Requests
+	requests[corev1.ResourceCPU] = resource.MustParse("10")
+	if gpus == 0 {
+		delete(requests, gpuResource)
+		p.Spec.Containers[0].Resources.Limits = nil
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
