@@ -14,7 +14,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -37,6 +39,16 @@ type stage struct {
 
 func newStage(ctx context.Context, t fataler) *stage {
 	t.Helper()
+	fake := testclock.NewFakeClock(epoch0)
+	s := newStageOn(ctx, t, fake, nil)
+	s.clock = fake
+	return s
+}
+
+// newStageOn has another clock, and pods that pop gives to the scheduler, where
+// it is not nil.
+func newStageOn(ctx context.Context, t fataler, c clock.PassiveClock, pop func(klog.Logger) (framework.QueuedEntityInfo, error)) *stage {
+	t.Helper()
 	ctx = klog.NewContext(ctx, klog.Logger{})
 	client := fake.NewClientset()
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
@@ -45,10 +57,13 @@ func newStage(ctx context.Context, t fataler) *stage {
 		t.Fatalf("building the scheduler: %v", err)
 	}
 	s := &stage{
-		scene: &scene{t: t, wishes: newWishes(), clock: testclock.NewFakeClock(epoch0), plain: sched.Cache, logger: klog.Logger{}},
+		scene: &scene{t: t, wishes: newWishes(), plain: sched.Cache, logger: klog.Logger{}},
 		ctx:   ctx, names: map[types.UID]string{},
 	}
-	s.Ledger = NewLedger(s.logger, s.clock, s.wishes)
+	if pop != nil {
+		sched.NextEntity = pop
+	}
+	s.Ledger = NewLedger(s.logger, c, s.wishes)
 	s.cycle = NewCycle(s.Ledger, placement.NewPlanner(gpu.Is), 20*time.Millisecond)
 	s.cycle.Install(ctx, sched, func(context.Context) {}, func(uid types.UID) { s.order = append(s.order, s.names[uid]) })
 	s.watched = sched.Cache
