@@ -5,79 +5,115 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
+
+// Lack is a class of which Pods pods are wanted, and for fewer there is room:
+// added up over all nodes that its node selector allows, and whatever else
+// stands against it. While that is so there is no plan, because each node
+// takes no more pods than it has room for. It costs little to look whether a
+// Lack lasts.
+type Lack struct {
+	Pods int
+	// Bite has a Resource if that GPU resource alone is too little. Then only
+	// more free GPUs can end the Lack.
+	Bite Bite
+
+	demand   demand
+	selector labels.Selector
+}
 
 // Bite is what one pod takes of a GPU resource, and from which nodes. It can
 // be a map key.
 type Bite struct {
 	Resource v1.ResourceName
-	// PerPod is above zero.
-	PerPod int64
+	PerPod   int64
 	// Selector is the pod's node selector, as labels.Set prints it.
 	Selector string
 }
 
-// Lack is a class that cannot be placed before more GPUs are free: Pods pods
-// of the Bite are wanted, and Room finds fewer.
-type Lack struct {
-	Bite
-	Pods int
-}
-
-// Lack finds a class of the gang for which the free GPUs of all nodes that its
-// node selector allows are too few, whatever else these nodes have and
-// whatever pods run there. While that is so there is no plan: pods take whole
-// bites of a node, so the sum of the bites that fit bounds their number.
-func (p *Planner) Lack(snap *cache.Snapshot, gang Gang) (Lack, bool, error) {
+// Lack finds a class of the gang for which there are too few resources, nil
+// where there is none.
+func (p *Planner) Lack(snap *cache.Snapshot, gang Gang) (*Lack, error) {
+	var found *Lack
 	for _, class := range gang.Classes {
 		if class.Count == 0 {
 			continue
 		}
 		info, err := framework.NewPodInfo(class.Pod)
 		if err != nil {
-			return Lack{}, false, fmt.Errorf("reading the prototype pod of pod set %s: %w", class.Name, err)
+			return nil, fmt.Errorf("reading the prototype pod of pod set %s: %w", class.Name, err)
 		}
-		d := demandOf(info.CalculateResource().Resource, p.isGPU)
-		for _, s := range d.scalars {
+		l := Lack{
+			Pods:     class.Count,
+			demand:   demandOf(info.CalculateResource().Resource, p.isGPU),
+			selector: labels.SelectorFromSet(class.Pod.Spec.NodeSelector),
+		}
+		for _, s := range l.demand.scalars {
 			if !s.gpu {
 				continue
 			}
-			lack := Lack{Bite{Resource: s.name, PerPod: s.quantity, Selector: labels.Set(class.Pod.Spec.NodeSelector).String()}, class.Count}
-			room, err := Room(snap, lack.Bite)
+			bite := Bite{Resource: s.name, PerPod: s.quantity, Selector: labels.Set(class.Pod.Spec.NodeSelector).String()}
+			room, err := bite.Room(snap)
 			if err != nil {
-				return Lack{}, false, err
+				return nil, err
 			}
-			if room < class.Count {
-				return lack, true, nil
+			if room < l.Pods {
+				l.Bite = bite
+				return &l, nil
 			}
 		}
+		lasts, err := l.Lasts(snap)
+		if err != nil {
+			return nil, err
+		}
+		if lasts && found == nil {
+			found = &l
+		}
 	}
-	return Lack{}, false, nil
+	return found, nil
+}
+
+// Lasts says that there is still too little room on the snapshot.
+func (l *Lack) Lasts(snap *cache.Snapshot) (bool, error) {
+	room := 0
+	err := eachNode(snap, l.selector, func(node fwk.NodeInfo) bool {
+		room += l.demand.room(node.GetAllocatable(), node.GetRequested(), len(node.GetPods()), l.Pods)
+		return room < l.Pods
+	})
+	return room < l.Pods, err
 }
 
 // Room is how many pods the free GPUs hold, if nothing but them and the node
-// selector counts. Nodes do not count twice, and pods that are about to leave
-// still count as there.
-func Room(snap *cache.Snapshot, b Bite) (int, error) {
-	nodes, err := snap.List()
-	if err != nil {
-		return 0, fmt.Errorf("listing the snapshot's nodes: %w", err)
-	}
+// selector counts.
+func (b Bite) Room(snap *cache.Snapshot) (int, error) {
 	selector, err := labels.ConvertSelectorToLabelsMap(b.Selector)
 	if err != nil {
-		// What is no selector of labels selects no node, for the plugins too.
-		// They say so; here it must not hide a node.
+		// A node selector that is none matches no node. That is for the plugins
+		// to say; here it must not hide a node.
 		selector = nil
 	}
-	match := labels.SelectorFromValidatedSet(selector)
 	var room int64
-	for _, node := range nodes {
+	err = eachNode(snap, labels.SelectorFromValidatedSet(selector), func(node fwk.NodeInfo) bool {
 		free := node.GetAllocatable().GetScalarResources()[b.Resource] - node.GetRequested().GetScalarResources()[b.Resource]
-		if free >= b.PerPod && node.Node() != nil && match.Matches(labels.Set(node.Node().Labels)) {
-			room += free / b.PerPod
+		room += max(free, 0) / b.PerPod
+		return true
+	})
+	return int(room), err
+}
+
+// eachNode calls do for the nodes that the selector allows, until it says no.
+func eachNode(snap *cache.Snapshot, selector labels.Selector, do func(fwk.NodeInfo) bool) error {
+	nodes, err := snap.List()
+	if err != nil {
+		return fmt.Errorf("listing the snapshot's nodes: %w", err)
+	}
+	for _, node := range nodes {
+		if node.Node() != nil && selector.Matches(labels.Set(node.Node().Labels)) && !do(node) {
+			return nil
 		}
 	}
-	return int(room), nil
+	return nil
 }

@@ -21,7 +21,8 @@ const (
 	// any change of queues, flavors or namespaces.
 	forQuota
 	// forRoom: no nodes. Whatever makes room anywhere, or changes a node, can
-	// cure it, because pods depend on those of other nodes too.
+	// cure it, because pods depend on those of other nodes too. Where resources
+	// are too few, all nodes together, that is looked at before it is planned.
 	forRoom
 	// forGPUs: no nodes, because there are too few free GPUs of a kind, all
 	// nodes together. Only more free GPUs can cure it. How many there are is
@@ -32,13 +33,13 @@ const (
 )
 
 // cure is what can make a refused bucket startable. The zero cure is that of
-// a bucket that is due.
+// a bucket that is due; one that is due with a lack is so because of room.
 type cure struct {
 	wait waiting
 	// queue is the ClusterQueue whose quota was asked, "" where there is none.
 	queue string
-	// lack is for forGPUs.
-	lack placement.Lack
+	// lack is what is too little, for forGPUs and some of forRoom.
+	lack *placement.Lack
 }
 
 // moves counts what has happened that can cure something.
@@ -128,6 +129,12 @@ func (l *Ledger) cured(yes func(*bucket) bool, what ...waiting) {
 			}
 		}
 	}
+	// Those that are due because of room are worth a plan now.
+	for _, b := range w.due.items {
+		if yes == nil || yes(b) {
+			b.cure.lack = nil
+		}
+	}
 	now := l.clock.Now()
 	any := false
 	for _, b := range due {
@@ -182,11 +189,16 @@ func (l *Ledger) roomCame(gpus bool) {
 	w := &l.waits
 	w.seen.room++
 	w.podNews = true
-	l.cured(nil, forRoom)
+	now := l.clock.Now()
+	for _, set := range w.room {
+		for b := range set {
+			w.put(b, cure{queue: b.cure.queue, lack: b.cure.lack}, now)
+		}
+	}
 	if gpus {
 		w.gpusMoved, w.gpuNews = true, true
 	}
-	if len(w.lost) > 0 || (gpus && len(w.gpus) > 0) {
+	if len(w.due.items) > 0 || len(w.lost) > 0 || (gpus && len(w.gpus) > 0) {
 		l.effects.Admit()
 	}
 }

@@ -12,8 +12,13 @@ import (
 	"github.com/muster-gpu/muster/placement"
 )
 
-// patience is how long jobs that were refused before give way to pods.
-const patience = time.Second
+const (
+	// patience is how long jobs that were refused before give way to pods, and
+	// how long at least until the next pass in which they do not.
+	patience = time.Second
+	// glance is how long a pass may look for jobs that are worth a plan.
+	glance = time.Millisecond
+)
 
 // Pass tries the jobs that are due, in queue order, until none is left or the
 // budget is spent; more reports that some are left. Between two jobs that were
@@ -21,6 +26,7 @@ const patience = time.Second
 // while. It must run on the scheduling goroutine.
 func (c *Cycle) Pass(ctx context.Context) (more bool) {
 	p := &pass{Cycle: c, ctx: ctx, start: c.ledger.clock.Now()}
+	p.late = c.ledger.late(p.start)
 	defer func() { metrics.PassSeconds.Observe(c.ledger.clock.Since(p.start).Seconds()) }()
 	defer p.putBack()
 	if err := p.run(); err != nil {
@@ -38,7 +44,11 @@ type pass struct {
 	*Cycle
 	ctx   context.Context
 	start time.Time
-	tries int
+	// tries and looks count the jobs that were tried and those that were only
+	// looked at.
+	tries, looks int
+	// late: those that were refused before have given way for long enough.
+	late bool
 	// fresh: the snapshot shows the cache as it was at room, a count of moves.
 	fresh bool
 	room  int64
@@ -77,6 +87,12 @@ func (p *pass) run() error {
 		} else if p.spent(b.why != nil) {
 			l.mu.Unlock()
 			return nil
+		} else if lack := b.cure.lack; lack != nil {
+			l.mu.Unlock()
+			if err := p.look(b, lack); err != nil {
+				return err
+			}
+			continue
 		}
 		p.tries++
 		if err := p.try(b); err != nil {
@@ -94,14 +110,27 @@ func (p *pass) renewal() *bucket {
 	return nil
 }
 
+// late says that jobs which were refused before have been due for long, and
+// starts the time anew if so.
+func (l *Ledger) late(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &l.waits
+	if len(w.due.items) == 0 || now.Sub(w.dueSince) < patience {
+		return false
+	}
+	w.dueSince = now
+	return true
+}
+
 // spent says that the pass must end: its budget is spent, or a pod waits and
 // the next job can wait longer, having been refused before.
 func (p *pass) spent(again bool) bool {
-	if p.tries == 0 {
+	took := p.ledger.clock.Since(p.start)
+	if p.tries == 0 && (p.looks == 0 || took < glance) {
 		return false
 	}
-	now := p.ledger.clock.Now()
-	return now.Sub(p.start) > p.budget || (again && p.podWaits.Load() && now.Sub(p.ledger.waits.dueSince) < patience)
+	return took > p.budget || (again && !p.late && p.podWaits.Load())
 }
 
 // refresh brings the snapshot up to the cache, unless it is. The moves are
@@ -145,13 +174,44 @@ func (p *pass) findGPUs() error {
 		return err
 	}
 	for _, bite := range bites {
-		room, err := placement.Room(snap, bite)
+		room, err := bite.Room(snap)
 		if err != nil {
 			return err
 		}
 		l.mu.Lock()
 		l.gpusFound(bite, room)
 		l.mu.Unlock()
+	}
+	return nil
+}
+
+// look has a bucket wait on whose lack lasts; else it is worth a plan.
+func (p *pass) look(b *bucket, lack *placement.Lack) error {
+	p.looks++
+	if err := p.refresh(); err != nil {
+		return err
+	}
+	snap, err := p.snapshot()
+	if err != nil {
+		return err
+	}
+	lasts, err := lack.Lasts(snap)
+	if err != nil {
+		return err
+	}
+	l := p.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b.cure.wait != nothing || b.cure.lack != lack || len(b.jobs.items) == 0 {
+		return nil
+	}
+	switch {
+	case !lasts:
+		b.cure.lack = nil
+	case p.room != l.waits.seen.room:
+		p.setAside(b)
+	default:
+		l.waits.put(b, cure{wait: forRoom, queue: b.cure.queue, lack: lack}, p.start)
 	}
 	return nil
 }
@@ -208,8 +268,9 @@ func (p *pass) try(b *bucket) error {
 		started := l.clock.Now()
 		plan, why, err = p.planner.Plan(p.ctx, fw, snap, gang)
 		if why != nil {
-			if lack, short, lackErr := p.planner.Lack(snap, gang); lackErr == nil && short {
-				c.wait, c.lack = forGPUs, lack
+			c.lack, err = p.planner.Lack(snap, gang)
+			if c.lack != nil && c.lack.Bite.Resource != "" {
+				c.wait = forGPUs
 			}
 		}
 		metrics.PlanSeconds.Observe(l.clock.Since(started).Seconds())

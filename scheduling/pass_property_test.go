@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/workload"
 )
@@ -37,16 +38,17 @@ func TestPassAdmitsWhoANaivePassWouldAdmitInTheSameOrder(t *testing.T) {
 		}
 		for range 3 {
 			t.Repeat(map[string]func(*rapid.T){
-				"submit":         p.submit,
-				"submit another": p.submit,
-				"change a job":   p.changeJob,
-				"end a job":      p.endJob,
-				"refuse a job":   p.refuseJob,
-				"set a node":     p.changeNode,
-				"remove a node":  p.removeNode,
-				"start a pod":    p.startPod,
-				"stop a pod":     p.stopPod,
-				"change quota":   p.changeQuota,
+				"submit":              p.submit,
+				"submit another":      p.submit,
+				"change a job":        p.changeJob,
+				"change its priority": p.changePriority,
+				"end a job":           p.endJob,
+				"refuse a job":        p.refuseJob,
+				"set a node":          p.changeNode,
+				"remove a node":       p.removeNode,
+				"start a pod":         p.startPod,
+				"stop a pod":          p.stopPod,
+				"change quota":        p.changeQuota,
 				"wait": func(*rapid.T) {
 					p.both(func(s *stage) {
 						s.clock.Step(700 * time.Millisecond)
@@ -151,6 +153,17 @@ func (p *pair) changeJob(t *rapid.T) {
 			j = drawJob(t, name)
 		}
 		p.read(j, int32(rapid.IntRange(0, 1).Draw(t, "priority")))
+	}
+}
+
+// changePriority is what someone does to a Workload.
+func (p *pair) changePriority(t *rapid.T) {
+	if name, ok := draw(t, p.jobs, "job"); ok {
+		priority := int32(rapid.IntRange(0, 2).Draw(t, "priority"))
+		j := p.jobs[name]
+		p.both(func(s *stage) {
+			s.observe(j.Owner.UID, s.workloadOfJob(j, func(wl *kueue.Workload) { wl.Spec.Priority = &priority }))
+		})
 	}
 }
 
