@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"time"
 
@@ -77,6 +78,10 @@ func (p *pass) run() error {
 		return err
 	}
 	for {
+		if p.tries > 0 {
+			// Who brings the next pod must get to say so.
+			runtime.Gosched()
+		}
 		l.mu.Lock()
 		b := l.next()
 		if b == nil {
