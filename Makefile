@@ -72,6 +72,10 @@ test: test-unit test-integration test-e2e ## All tests: unit, integration, end t
 bench-plan: ## Time of planning a gang, by nodes and pods
 	$(GO) test ./placement -run '^$$' -bench BenchmarkPlan -benchmem
 
+.PHONY: bench-pending
+bench-pending: ## How long pods are kept by 10,000 gangs that wait (36 shapes: 2 minutes; BENCH=all-distinct: worst case, 10 minutes)
+	$(GO) test ./scheduling -run '^$$' -bench 'BenchmarkPodCycle/.*/$(or $(BENCH),36-shapes)' -benchtime 5x -timeout 30m
+
 .PHONY: bench-rss
 bench-rss: sandbox ## Memory of an idle scheduler in a sandbox
 	@hack/bench-rss.sh

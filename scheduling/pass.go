@@ -3,7 +3,6 @@ package scheduling
 import (
 	"context"
 	"runtime"
-	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -308,71 +307,4 @@ func (p *pass) setAside(b *bucket) {
 		p.ledger.waits.put(b, cure{wait: aside}, p.start)
 		p.aside = append(p.aside, b)
 	}
-}
-
-// replace finds new nodes for the slots of an admitted job that lost theirs.
-func (p *pass) replace(e *entry, epoch int64) bool {
-	c, ctx, l := p.Cycle, p.ctx, p.ledger
-	logger := klog.FromContext(ctx)
-
-	l.mu.Lock()
-	version, job := e.version, e.job
-	if e.state != Admitted || e.assignment == nil {
-		l.mu.Unlock()
-		return false
-	}
-	protos := prototypes(e, e.assignment, l.quota)
-	lost := make([][]*slot, len(e.sets))
-	missing := make([]int, len(e.sets))
-	kept := make([][]string, len(e.sets))
-	for i, set := range e.sets {
-		for _, s := range set.slots {
-			switch {
-			case s.lost():
-				lost[i] = append(lost[i], s)
-			case !s.done && !slices.Contains(kept[i], s.node):
-				kept[i] = append(kept[i], s.node)
-			}
-		}
-		missing[i] = len(lost[i])
-	}
-	l.mu.Unlock()
-
-	fw, snap, no, err := c.framework(protos)
-	var plan placement.Assignment
-	if err == nil && no == nil {
-		gang := gangOf(job.Owner.Name, job.Owner.UID, protos, missing)
-		for i := range gang.Classes {
-			gang.Classes[i].Fixed = kept[i]
-		}
-		plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
-	}
-
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e.version != version || e.state != Admitted {
-		l.effects.Admit()
-		return false
-	}
-	e.tried, e.why = epoch, no
-	if err != nil || no != nil {
-		l.effects.Report()
-		logger.V(2).Info("No new node for a part of a gang", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "reason", no.String(), "err", err)
-		return false
-	}
-	for i := range lost {
-		for j, s := range lost[i] {
-			if s.lost() {
-				e.moveTo(s, plan[i][j])
-			}
-		}
-	}
-	if err := l.holdAll(e, protos); err != nil {
-		logger.Error(err, "Holding a part of a gang again")
-	}
-	e.version++
-	l.enqueue(e)
-	logger.V(2).Info("Part of a gang planned anew", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "nodes", e.nodes())
-	c.write(job.Owner.UID)
-	return true
 }

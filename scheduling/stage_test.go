@@ -32,7 +32,7 @@ type stage struct {
 	*scene
 	ctx   context.Context
 	cycle *Cycle
-	// admitted are the jobs that were admitted, in order.
+	// order is the jobs that were admitted, first to last.
 	order []string
 	names map[types.UID]string
 }

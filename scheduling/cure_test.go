@@ -1,0 +1,98 @@
+package scheduling
+
+import (
+	"testing"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
+)
+
+func TestWhatCuresARefusedJob(t *testing.T) {
+	var (
+		lack     = &placement.Lack{Pods: 2, Bite: placement.Bite{Resource: gpuResource, PerPod: 8}}
+		byQuota  = cure{wait: forQuota, queue: "cq"}
+		byRoom   = cure{wait: forRoom, queue: "cq"}
+		byLack   = cure{wait: forRoom, queue: "cq", lack: &placement.Lack{}}
+		byGPUs   = cure{wait: forGPUs, queue: "cq", lack: lack}
+		release  = func(s *scene) { s.released("cq") }
+		another  = func(s *scene) { s.released("another") }
+		room     = func(s *scene) { s.roomCame(false) }
+		gpuRoom  = func(s *scene) { s.roomCame(true) }
+		config   = func(s *scene) { s.touch() }
+		flavored = func(s *scene) { s.roomCame(false); s.touch() }
+		enough   = func(s *scene) { s.gpusFound(lack.Bite, 2) }
+		tooFew   = func(s *scene) { s.gpusFound(lack.Bite, 1) }
+	)
+	tests := map[string]struct {
+		cure     cure
+		happens  func(*scene)
+		due      bool
+		plansNow bool
+	}{
+		"quota that is released cures a lack of quota":                 {byQuota, release, true, true},
+		"but not that of another ClusterQueue":                         {byQuota, another, false, false},
+		"and not room on a node":                                       {byQuota, gpuRoom, false, false},
+		"room of any kind cures a job that fits no node":               {byRoom, room, true, true},
+		"released quota does not, where there is one flavor":           {byRoom, release, false, false},
+		"a job that lacks resources is looked at before it is planned": {byLack, room, true, false},
+		"but planned once flavors have changed as well":                {byLack, flavored, true, true},
+		"room without GPUs is nothing to a job that lacks GPUs":        {byGPUs, room, false, false},
+		"GPUs that came are counted in the next pass":                  {byGPUs, gpuRoom, false, false},
+		"and cure it if they are enough":                               {byGPUs, enough, true, true},
+		"and not if they are too few":                                  {byGPUs, tooFew, false, false},
+		"a change of a queue cures a lack of quota":                    {byQuota, config, true, true},
+		"and of room": {byLack, config, true, true},
+		"and of GPUs": {byGPUs, config, true, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := testScene(t, 8)
+			e := s.entry(s.pending(job("a", set("node", 0, 2, 8))))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if !s.refuse(e, e.version, s.waits.seen, tc.cure, reason.New(reason.NoPlacement, "no")) || s.next() != nil {
+				t.Fatal("it is due after it was refused")
+			}
+			tc.happens(s)
+			b := s.next()
+			if (b != nil) != tc.due {
+				t.Fatalf("due is %v", b != nil)
+			}
+			if b != nil && (b.cure.lack == nil) != tc.plansNow {
+				t.Errorf("its lack is %+v", b.cure.lack)
+			}
+		})
+	}
+}
+
+func TestWhatHappensDuringATryHasTheJobTriedAgain(t *testing.T) {
+	tests := map[string]struct {
+		cure    cure
+		happens func(*scene)
+		settled bool
+	}{
+		"nothing":                            {cure{wait: forRoom}, func(*scene) {}, true},
+		"room":                               {cure{wait: forRoom}, func(s *scene) { s.roomCame(false) }, false},
+		"room, for a job that lacks quota":   {cure{wait: forQuota}, func(s *scene) { s.roomCame(true) }, true},
+		"a change of a queue":                {cure{wait: forQuota}, func(s *scene) { s.touch() }, false},
+		"a release of quota":                 {cure{wait: forRoom}, func(s *scene) { s.released("cq") }, false},
+		"a change of quota by another actor": {cure{wait: forRoom}, func(s *scene) { s.mu.Unlock(); s.UpdateQuota(func(*quota.Tree) {}); s.mu.Lock() }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := testScene(t, 8)
+			e := s.entry(s.pending(job("a", set("node", 0, 1, 8))))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			seen := s.waits.seen
+			tc.happens(s)
+			if got := s.refuse(e, e.version, seen, tc.cure, reason.New(reason.NoPlacement, "no")); got != tc.settled {
+				t.Errorf("settled is %v", got)
+			}
+			if got := s.next() == nil; got != tc.settled {
+				t.Errorf("it waits: %v", got)
+			}
+		})
+	}
+}
