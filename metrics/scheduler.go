@@ -42,6 +42,11 @@ var (
 		Name: "muster_pending_workloads", StabilityLevel: metrics.ALPHA,
 		Help: "Jobs that wait for quota or nodes.",
 	}, []string{"cluster_queue"})
+	// UnmanagedGPUs is the GPUs in use that are charged to nobody.
+	UnmanagedGPUs = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "muster_unmanaged_gpus", StabilityLevel: metrics.ALPHA,
+		Help: "GPUs of pods on nodes that Muster did not admit, by why it did not.",
+	}, []string{"namespace", "reason"})
 	// Evictions counts jobs that were stopped, by Kueue's Evicted reasons.
 	Evictions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "muster_evictions_total", StabilityLevel: metrics.ALPHA,
@@ -52,7 +57,7 @@ var (
 // All are the metrics of the scheduler.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
-		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, Evictions,
+		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions,
 	}
 }
 

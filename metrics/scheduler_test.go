@@ -15,7 +15,7 @@ import (
 
 // boundedLabels are the labels whose values are few: queues and classes, and
 // never jobs, pods or users.
-var boundedLabels = []string{"cluster_queue", "reason"}
+var boundedLabels = []string{"cluster_queue", "namespace", "reason"}
 
 // gathered are Muster's metrics as a scrape of the scheduler sees them, each
 // with one value.
@@ -29,6 +29,10 @@ func gathered(t *testing.T) []*dto.MetricFamily {
 		case *componentmetrics.CounterVec:
 			m.WithLabelValues("x").Inc()
 		case *componentmetrics.GaugeVec:
+			if m == metrics.UnmanagedGPUs {
+				m.WithLabelValues("x", "y").Set(1)
+				continue
+			}
 			m.WithLabelValues("x").Set(1)
 		case *componentmetrics.HistogramVec:
 			m.WithLabelValues("x").Observe(1)

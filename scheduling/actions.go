@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -108,6 +109,12 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 	if sameSize(e.job, job) {
 		return job
 	}
+	if job.Gated && job.Queue == e.job.Queue {
+		// Its pods come and go one by one.
+		kept := *job
+		kept.PodSets = e.job.PodSets
+		return &kept
+	}
 	kept := *job
 	kept.PodSets, kept.Queue = e.job.PodSets, e.job.Queue
 	if len(job.PodSets) == 0 {
@@ -147,12 +154,14 @@ func (l *Ledger) want(e *entry) action {
 	job := e.job
 	switch e.state {
 	case Pending:
-		if !job.Suspended {
+		if !job.Suspended && !job.Gated {
 			return action{do: doSuspend, message: "it runs without being admitted"}
 		}
 	case Admitted:
 		switch {
-		case job.Suspended:
+		case job.Gated && e.lackTolerations():
+			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
+		case job.Suspended && !job.Gated:
 			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
 		case !e.late() && starts(e.workload) > 0:
 			return action{do: doForgive}
@@ -178,6 +187,16 @@ func (l *Ledger) want(e *entry) action {
 	return action{}
 }
 
+// lackTolerations says that pods of a gated job wait to be given tolerations.
+func (e *entry) lackTolerations() bool {
+	for _, set := range e.sets {
+		if slices.ContainsFunc(set.slots, func(s *slot) bool { return !s.bound && !set.admits(s.pod) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // stopped records that an owner was suspended by us. It reports whether that
 // is worth an event: not a second time for a job that is leaving.
 func (l *Ledger) stopped(uid types.UID) bool {
@@ -199,7 +218,7 @@ func (l *Ledger) started(uid types.UID) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
-	if e == nil || e.state != Admitted {
+	if e == nil || e.state != Admitted || e.job.Gated {
 		return false
 	}
 	again, e.resumed = e.resumed, true
@@ -223,6 +242,13 @@ func (l *Ledger) ownerGone(uid types.UID) (*workload.Job, action) {
 	}
 	l.enqueue(e)
 	return e.job, l.want(e)
+}
+
+// knows says that the job is in the Ledger.
+func (l *Ledger) knows(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.jobs[uid] != nil
 }
 
 // workloadOf is the newest Workload known of a job.

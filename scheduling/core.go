@@ -32,7 +32,9 @@ const restoreBound = 30 * time.Second
 type Config struct {
 	// SchedulerNames are the profiles of this process.
 	SchedulerNames []string
-	Timing         Timing
+	// Unqueued says what happens to GPU pods without a queue.
+	Unqueued workload.Unqueued
+	Timing   Timing
 	// PassBudget is how long one admission pass may keep pods waiting.
 	PassBudget time.Duration
 	Clock      clock.WithTicker
@@ -59,14 +61,16 @@ func NewCore(ctx context.Context, c Config) *Core {
 	ledger := NewLedger(klog.FromContext(ctx), c.Clock, effects)
 	cycle := NewCycle(ledger, placement.NewPlanner(gpu.Is), c.PassBudget)
 	effects.admit = cycle.Wake
+	ledger.holdUnqueued = c.Unqueued == workload.UnqueuedHold
 	kinds := map[schema.GroupKind]workload.Kind{}
-	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...)}) {
+	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued}) {
 		kinds[k.GroupVersionKind().GroupKind()] = k
 	}
 	return &Core{
 		Ledger: ledger, config: c, effects: effects, cycle: cycle,
 		jobs: &Jobs{
 			ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
+			served: sets.New(c.SchedulerNames...),
 			writes: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
 		},
 	}
@@ -74,7 +78,7 @@ func NewCore(ctx context.Context, c Config) *Core {
 
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
-	c.jobs.recorder = recorder
+	c.jobs.recorder, c.jobs.pods = recorder, f.Core().V1().Pods().Lister()
 	if err := watchCluster(c.Ledger, f); err != nil {
 		return err
 	}

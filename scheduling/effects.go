@@ -10,7 +10,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-gpu/muster/workload"
 )
+
+// groupSoon is how long a group waits to be read.
+const groupSoon = 50 * time.Millisecond
 
 // PluginName is the name under which the gang plugin waits and allows.
 const PluginName = "Coscheduling"
@@ -65,9 +70,18 @@ func (a *asyncEffects) Return(pods []types.UID, message string) {
 	signal(a.ready)
 }
 
-func (a *asyncEffects) Admit()          { a.admit() }
-func (a *asyncEffects) Report()         { signal(a.reports) }
-func (a *asyncEffects) Sync(key JobKey) { a.jobs.Add(key) }
+func (a *asyncEffects) Admit()  { a.admit() }
+func (a *asyncEffects) Report() { signal(a.reports) }
+
+// Sync has a job read. The pods of a group are listed from the API, so what
+// happens to them at about the same time is read at once.
+func (a *asyncEffects) Sync(key JobKey) {
+	if key.Kind == workload.PodGroupGVK.Kind {
+		a.jobs.AddAfter(key, groupSoon)
+		return
+	}
+	a.jobs.Add(key)
+}
 
 func (a *asyncEffects) Settle(owner types.UID, pod *corev1.Pod) {
 	a.mu.Lock()

@@ -3,6 +3,8 @@ package scheduling
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // MayEnter is the gate: whether the pod may be scheduled now, and if not, why.
@@ -12,6 +14,8 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 	defer l.mu.Unlock()
 	m, e, _ := l.jobOf(pod)
 	switch {
+	case m == foreign && l.holdUnqueued && pod.Labels[workload.QueueLabel] == "" && workload.AsksGPU(pod):
+		return false, "GPU pods of jobs without a queue are held here: set the label " + workload.QueueLabel + " on the job"
 	case m == foreign:
 		return true, ""
 	case m == stray:

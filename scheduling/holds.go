@@ -70,6 +70,16 @@ func injections(job *workload.Job, a *quota.Assignment, tree *quota.Tree) []work
 	return out
 }
 
+// setTolerations notes what the waiting pods of a job must be given.
+func (l *Ledger) setTolerations(e *entry) {
+	if !e.job.Gated {
+		return
+	}
+	for i, info := range injections(e.job, e.assignment, l.quota) {
+		e.sets[i].tolerations = info.Tolerations
+	}
+}
+
 // phantom is the pod that holds a slot in the scheduler's cache.
 func phantom(proto *corev1.Pod, index int, node string) *corev1.Pod {
 	p := *proto

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -38,6 +40,9 @@ type Jobs struct {
 	recorder record.EventRecorder
 	kinds    map[schema.GroupKind]workload.Kind
 	timing   Timing
+	// pods reads the scheduler's informer, served are its names.
+	pods   corelisters.PodLister
+	served sets.Set[string]
 
 	// writes are the owners whose admission must be written.
 	writes workqueue.TypedRateLimitingInterface[types.UID]
@@ -104,8 +109,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	if kind == nil {
 		return nil
 	}
-	obj := kind.New()
-	err := j.reader.Get(ctx, key.NamespacedName, obj)
+	obj, err := j.cached(ctx, kind, key.NamespacedName)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
@@ -115,6 +119,13 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	job, managed, no, err := kind.Read(ctx, j.reader, obj)
 	if err != nil {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
+	}
+	if managed && job.Gated && !job.Suspended && !j.ledger.knows(job.Owner.UID) {
+		// A pod of it is on a node. If it was not admitted, it is none of ours.
+		managed, err = j.claimed(ctx, job.Owner)
+		if err != nil {
+			return err
+		}
 	}
 	if !managed {
 		if !j.ledger.isRestored() {
@@ -178,7 +189,8 @@ func (j *Jobs) leftBehind(ctx context.Context, kind workload.Kind, uid types.UID
 // disown lets the pods of an owner go that Muster does not manage: its own,
 // or those of the JobSet that it controls.
 func (j *Jobs) disown(ctx context.Context, obj client.Object) error {
-	if _, ok := obj.(*jobset.JobSet); ok {
+	switch obj.(type) {
+	case *jobset.JobSet, *corev1.Pod, *workload.PodGroup:
 		j.ledger.Unmanaged(obj.GetUID())
 		return nil
 	}
@@ -224,10 +236,19 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 			return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
 		}
 	}
-	if isAdmitted(have) || matches(have, want, job) {
+	changed := have.DeepCopy()
+	owners := workload.AddOwners(changed, job)
+	admitted := isAdmitted(have)
+	if !owners && (admitted || matches(have, want, job)) {
 		return have, nil, nil
 	}
-	changed := have.DeepCopy()
+	if admitted {
+		// What is admitted stays as it is.
+		if err := j.client.Update(ctx, changed); err != nil {
+			return nil, nil, fmt.Errorf("adding owners to Workload %s: %w", klog.KObj(want), err)
+		}
+		return changed, nil, nil
+	}
 	changed.Spec.PodSets, changed.Spec.QueueName = want.Spec.PodSets, want.Spec.QueueName
 	changed.Spec.Priority, changed.Spec.PriorityClassRef = want.Spec.Priority, want.Spec.PriorityClassRef
 	if err := j.client.Update(ctx, changed); err != nil {
@@ -294,8 +315,8 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 // suspend suspends the owner as the API has it now: what the cache has may be
 // from before its resumption.
 func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Object) error {
-	current := kind.New()
-	if err := j.client.Get(ctx, client.ObjectKeyFromObject(obj), current); err != nil {
+	current, err := j.current(ctx, kind, client.ObjectKeyFromObject(obj))
+	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if current.GetUID() != obj.GetUID() {
@@ -310,8 +331,8 @@ var errRunsAlready = errors.New("it runs already")
 
 // resume resumes the owner as the API has it now.
 func (j *Jobs) resume(ctx context.Context, kind workload.Kind, obj client.Object, infos []workload.PodSetInfo) error {
-	current := kind.New()
-	if err := j.client.Get(ctx, client.ObjectKeyFromObject(obj), current); err != nil {
+	current, err := j.current(ctx, kind, client.ObjectKeyFromObject(obj))
+	if err != nil {
 		return err
 	}
 	if current.GetUID() != obj.GetUID() {
@@ -321,7 +342,7 @@ func (j *Jobs) resume(ctx context.Context, kind workload.Kind, obj client.Object
 	switch {
 	case err != nil:
 		return err
-	case !managed || !job.Suspended:
+	case !managed || (!job.Suspended && !job.Gated):
 		return errRunsAlready
 	}
 	return kind.Resume(ctx, j.client, current, infos)
@@ -353,10 +374,38 @@ func (j *Jobs) settle(ctx context.Context, s settle) error {
 // jobs are still being read.
 const restoreSoon = 200 * time.Millisecond
 
-// note records an event on the job's owner. The recorder is that of the older
+// current is an owner as the API has it now.
+func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
+	if a, ok := kind.(workload.Assembler); ok {
+		return a.Assemble(ctx, j.client, key)
+	}
+	obj := kind.New()
+	return obj, j.client.Get(ctx, key, obj)
+}
+
+// cached is an owner as the cache has it. Pods are not in it: all of them would
+// be in memory twice.
+func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
+	obj := kind.New()
+	switch obj.(type) {
+	case *corev1.Pod, *workload.PodGroup:
+		return j.current(ctx, kind, key)
+	}
+	return obj, j.reader.Get(ctx, key, obj)
+}
+
+// note records an event on the job's owner, or on the first pods of a group,
+// which has no other object that people look at. The recorder is that of the older
 // events API: the newer one folds events of one reason into a series that
 // keeps the first message, and the numbers in ours change.
 func (j *Jobs) note(job *workload.Job, why, message string) {
+	const most = 8
+	if len(job.Pods) > 0 {
+		for _, pod := range job.Pods[:min(most, len(job.Pods))] {
+			j.recorder.Event(pod, corev1.EventTypeNormal, why, message)
+		}
+		return
+	}
 	o := job.Owner
 	j.recorder.Event(&corev1.ObjectReference{
 		APIVersion: o.GroupVersion().String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,

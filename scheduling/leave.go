@@ -101,5 +101,11 @@ func (l *Ledger) forget(e *entry) {
 		}
 	}
 	l.enqueue(e)
+	if e.job.Gated {
+		// Pods that came when it had ended make up a job of their own.
+		for _, pod := range e.unplaced {
+			l.record(pod)
+		}
+	}
 	l.effects.Report()
 }

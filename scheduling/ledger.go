@@ -46,6 +46,9 @@ type Ledger struct {
 	restored bool
 	// rival is why nothing may be admitted at all; nil normally.
 	rival *reason.Reason
+	// holdUnqueued: GPU pods without a queue are not let in. It is set before
+	// the scheduler runs.
+	holdUnqueued bool
 }
 
 // Effects is what the Ledger asks of the world. The calls must not block and
@@ -183,6 +186,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	for i, ps := range e.job.PodSets {
 		e.sets = append(e.sets, newSet(ps, plan[i]))
 	}
+	l.setTolerations(e)
 	if err := l.holdAll(e, pods); err != nil {
 		l.dropHolds(e)
 		e.sets, e.assignment = nil, nil

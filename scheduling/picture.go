@@ -69,7 +69,15 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 }
 
 func (e *entry) line(why reason.Reason) pendingLine {
-	return pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.said}
+	line := pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.said}
+	if e.job.Gated {
+		for _, pod := range e.unplaced {
+			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
+				line.pods = append(line.pods, pod)
+			}
+		}
+	}
+	return line
 }
 
 // replanLines are what the admitted jobs say that lost nodes and found no

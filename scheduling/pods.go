@@ -46,6 +46,16 @@ func (l *Ledger) jobOf(pod *corev1.Pod) (membership, *entry, workload.Slot) {
 	return member, e, w
 }
 
+// slotIn is the slot that a pod names, in which a group's pod is found by its
+// role. Roles cost a hash, so it is not for the gate.
+func slotIn(pod *corev1.Pod) (workload.Slot, bool) {
+	_, w, ok := workload.SlotOf(pod)
+	if ok && w.PodSet == "" {
+		w.PodSet = workload.RoleOf(pod)
+	}
+	return w, ok
+}
+
 // Seen records a pod that waits to be bound. It is told by an informer's
 // listener of our own; what happens on nodes is told by the scheduler's cache,
 // so that each of the two tells of beginnings and ends in order.
@@ -55,6 +65,12 @@ func (l *Ledger) Seen(pod *corev1.Pod) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if owner, ok := workload.PodJob(pod); ok && pod.Labels[workload.QueueLabel] != "" {
+		if uid, known := l.podOwners[owner.UID]; known && uid == "" {
+			// It was let go without a queue, and has been given one.
+			delete(l.podOwners, owner.UID)
+		}
+	}
 	l.record(pod)
 }
 
@@ -74,7 +90,26 @@ func (l *Ledger) Deleted(pod *corev1.Pod) {
 	if s, ok := e.seats[pod.UID]; ok && !s.bound {
 		l.vacate(e, s)
 	}
+	l.reread(e)
 	l.enqueue(e)
+}
+
+// groupChanged has the pods of a group read again whose PodGroup object has
+// changed, if there are any.
+func (l *Ledger) groupChanged(key types.NamespacedName) {
+	owner := workload.GroupOwner(key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, strays := l.strays[owner.UID]; strays || l.jobs[owner.UID] != nil {
+		l.effects.Sync(keyOf(owner))
+	}
+}
+
+// reread has a job read again whose pods are all that there is of it.
+func (l *Ledger) reread(e *entry) {
+	if e.job.Gated {
+		l.effects.Sync(keyOf(e.job.Owner))
+	}
 }
 
 // bound records that a pod is on a node: the planned one, or wherever else
@@ -98,6 +133,7 @@ func (l *Ledger) vanished(pod *corev1.Pod) (held bool) {
 	}
 	defer l.enqueue(e)
 	delete(e.unplaced, pod.UID)
+	l.reread(e)
 	if s, ok := e.seats[pod.UID]; ok {
 		l.vacate(e, s)
 		l.effects.Settle(e.job.Owner.UID, pod)
@@ -118,16 +154,30 @@ func (l *Ledger) record(pod *corev1.Pod) {
 			l.strays[owner] = map[types.UID]*corev1.Pod{}
 		}
 		l.strays[owner][pod.UID] = pod
+		if job, alone := workload.PodJob(pod); alone {
+			// No informer of owners tells of it.
+			l.effects.Sync(keyOf(job))
+		}
 	case member:
 		s, seated := e.seats[pod.UID]
 		switch {
 		case !seated:
+			if old := e.unplaced[pod.UID]; old == nil || old.Labels[workload.QueueLabel] != pod.Labels[workload.QueueLabel] {
+				l.reread(e)
+			}
 			e.unplaced[pod.UID] = pod
 			l.place(e)
 		case pod.Spec.NodeName != "":
+			if !s.bound {
+				l.reread(e)
+			}
 			l.occupy(e, s, pod)
 		case !s.bound:
+			lacked := !s.set.admits(s.pod)
 			s.pod = pod
+			if lacked && s.set.admits(pod) {
+				l.wake(e, s.set.set.Phase)
+			}
 		}
 		l.enqueue(e)
 	}
@@ -142,6 +192,13 @@ func (l *Ledger) unstray(pod *corev1.Pod) {
 	delete(l.strays[owner], pod.UID)
 	if len(l.strays[owner]) == 0 {
 		delete(l.strays, owner)
+	}
+	if uid, known := l.podOwners[owner]; known && uid == "" {
+		if job, alone := workload.PodJob(pod); alone && job.UID == pod.UID {
+			delete(l.podOwners, owner)
+		} else if alone {
+			l.effects.Sync(keyOf(job))
+		}
 	}
 }
 
@@ -194,7 +251,7 @@ func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 	if e == nil || !succeeded {
 		return
 	}
-	_, w, ok := workload.SlotOf(pod)
+	w, ok := slotIn(pod)
 	set := e.set(w.PodSet)
 	if !ok || set == nil {
 		return

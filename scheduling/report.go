@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,8 @@ type pendingLine struct {
 	// event and prefix are how it is said on the owner.
 	event, prefix string
 	said          said
+	// pods are those that wait at the gate, for a job that has pods already.
+	pods []*corev1.Pod
 }
 
 // said is what was last told of a job in an event.
@@ -112,6 +115,9 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	if last.event != l.event || last.why.Class != l.why.Class || (last.why != l.why && now.Sub(last.at) >= eventEvery) {
 		r.note(l.job, l.event, l.prefix+l.why.Message)
 		r.ledger.told(l.job.Owner.UID, said{event: l.event, why: l.why, at: now})
+	}
+	if err := r.mark(ctx, l.pods, l.why); err != nil {
+		return err
 	}
 	if l.wl == nil {
 		return nil

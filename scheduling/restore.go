@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,8 +38,8 @@ func (j *Jobs) restore(ctx context.Context) error {
 	restored := 0
 	for i := range list.Items {
 		wl := &list.Items[i]
-		owner := metav1.GetControllerOf(wl)
-		if owner == nil || !claimsAdmission(wl) || j.kinds[groupKindOf(owner)] == nil {
+		owner, ok := workload.OwnerOf(wl)
+		if !ok || !claimsAdmission(wl) || j.kinds[owner.GroupKind()] == nil {
 			continue
 		}
 		job, err := j.readOwner(ctx, wl, owner)
@@ -68,13 +67,12 @@ func admittedAt(wl *kueue.Workload) time.Time {
 // managed. An owner that lost its queue label after it was admitted is read as
 // if it had it, and one that is gone as one that is being deleted: both are
 // charged until their pods are gone.
-func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner *metav1.OwnerReference) (*workload.Job, error) {
-	kind := j.kinds[groupKindOf(owner)]
-	obj := kind.New()
-	key := types.NamespacedName{Namespace: wl.Namespace, Name: owner.Name}
-	if err := j.client.Get(ctx, key, obj); err != nil {
+func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner workload.Owner) (*workload.Job, error) {
+	kind := j.kinds[owner.GroupKind()]
+	obj, err := j.current(ctx, kind, owner.NamespacedName)
+	if err != nil {
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, key, err)
+			return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, owner.NamespacedName, err)
 		}
 		return goneOwner(wl, owner), nil
 	}
@@ -91,7 +89,7 @@ func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner *metav1.
 	}
 	job, managed, _, err := kind.Read(ctx, j.client, obj)
 	if err != nil {
-		return nil, fmt.Errorf("reading the pod sets of %s %s: %w", owner.Kind, key, err)
+		return nil, fmt.Errorf("reading the pod sets of %s %s: %w", owner.Kind, owner.NamespacedName, err)
 	}
 	if !managed {
 		return nil, nil
@@ -101,13 +99,9 @@ func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner *metav1.
 
 // goneOwner is what a Workload knows of an owner that is gone. The pods of a
 // TrainJob carry the UID of a JobSet that is gone too, and are not found.
-func goneOwner(wl *kueue.Workload, owner *metav1.OwnerReference) *workload.Job {
+func goneOwner(wl *kueue.Workload, owner workload.Owner) *workload.Job {
 	return &workload.Job{
-		Owner: workload.Owner{
-			GroupVersionKind: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind),
-			NamespacedName:   types.NamespacedName{Namespace: wl.Namespace, Name: owner.Name},
-			UID:              owner.UID,
-		},
+		Owner: owner,
 		Queue: string(wl.Spec.QueueName), PodOwnerUID: owner.UID, Created: wl.CreationTimestamp.Time,
 		Suspended: true, Deleting: true, PodSets: podSetsOf(wl),
 	}
@@ -116,15 +110,17 @@ func goneOwner(wl *kueue.Workload, owner *metav1.OwnerReference) *workload.Job {
 // succeededPods are the pods that have succeeded, by the UID of their owner:
 // the scheduler's own informer does not show them.
 func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, error) {
-	list := &corev1.PodList{}
-	err := j.client.List(ctx, list, client.HasLabels{jobset.JobSetUIDKey}, client.MatchingFields{"status.phase": string(corev1.PodSucceeded)})
-	if err != nil {
-		return nil, fmt.Errorf("listing pods that have succeeded: %w", err)
-	}
 	out := map[types.UID][]*corev1.Pod{}
-	for i := range list.Items {
-		if owner, _, ok := workload.SlotOf(&list.Items[i]); ok {
-			out[owner] = append(out[owner], &list.Items[i])
+	for _, label := range []string{jobset.JobSetUIDKey, workload.KueueGroupLabel, workload.PodGroupLabel} {
+		list := &corev1.PodList{}
+		err := j.client.List(ctx, list, client.HasLabels{label}, client.MatchingFields{"status.phase": string(corev1.PodSucceeded)})
+		if err != nil {
+			return nil, fmt.Errorf("listing pods that have succeeded: %w", err)
+		}
+		for i := range list.Items {
+			if owner, _, ok := workload.SlotOf(&list.Items[i]); ok {
+				out[owner] = append(out[owner], &list.Items[i])
+			}
 		}
 	}
 	return out, nil
@@ -174,8 +170,9 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
 		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
 	}
+	l.setTolerations(e)
 	for _, pod := range succeeded {
-		if _, w, ok := workload.SlotOf(pod); ok {
+		if w, ok := slotIn(pod); ok {
 			if set := e.set(w.PodSet); set != nil {
 				set.succeeded++
 				set.retire(w)

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/muster-gpu/muster/workload"
 )
 
 // place seats the pods of a job that have no slot, as far as slots are free.
@@ -16,7 +14,7 @@ func (l *Ledger) place(e *entry) {
 	pods := slices.SortedFunc(maps.Values(e.unplaced), boundFirst)
 	phases := map[int]bool{}
 	for _, pod := range pods {
-		_, w, ok := workload.SlotOf(pod)
+		w, ok := slotIn(pod)
 		set := e.set(w.PodSet)
 		if !ok || set == nil {
 			continue

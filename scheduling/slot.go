@@ -44,6 +44,14 @@ type setSlots struct {
 	slots []*slot
 	// succeeded is the number of pods of the set that succeeded.
 	succeeded int32
+	// tolerations are what pods that exist before the admission must have been
+	// given before they are let in.
+	tolerations []corev1.Toleration
+}
+
+// admits says that the pod has been given what the set's flavors ask for.
+func (s *setSlots) admits(pod *corev1.Pod) bool {
+	return pod == nil || len(s.tolerations) == 0 || workload.Tolerates(pod, s.tolerations)
 }
 
 // newSet returns slots on the nodes named, one for each pod of the set. Slots
@@ -128,7 +136,7 @@ func (s *setSlots) ready() bool {
 		if sl.done || sl.bound {
 			continue
 		}
-		if sl.pod == nil || sl.node == "" || sl.unwritten || sl.pod.DeletionTimestamp != nil {
+		if sl.pod == nil || sl.node == "" || sl.unwritten || sl.pod.DeletionTimestamp != nil || !s.admits(sl.pod) {
 			return false
 		}
 	}

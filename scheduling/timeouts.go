@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // watchTimeouts looks once a second for jobs that have not started in time
@@ -25,6 +27,7 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 		case <-tick.C():
 			j.ledger.expire(j.timing.StartTimeout)
 			j.freeOrphans(ctx)
+			j.countUnmanaged()
 			// Some reasons are worth telling only when they last.
 			j.effects.Report()
 		}
@@ -38,6 +41,10 @@ const orphanAge = 10 * time.Second
 // whose they are.
 func (j *Jobs) freeOrphans(ctx context.Context) {
 	for owner, pod := range j.ledger.oldStrays(orphanAge) {
+		if _, alone := workload.PodJob(pod); alone {
+			// The pod itself is there to be read, sooner or later.
+			continue
+		}
 		js := &jobset.JobSet{}
 		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[jobset.JobSetNameKey]}
 		err := j.client.Get(ctx, key, js)

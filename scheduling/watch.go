@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // watchCluster feeds the Ledger with pods and namespaces from the scheduler's
@@ -88,8 +89,14 @@ func (j *Jobs) sources() []source {
 		changed := func(*metav1.PartialObjectMetadata) { l.resyncBlocked() }
 		out = append(out, source{gvk, runtime, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed), false})
 	}
+	group := &metav1.PartialObjectMetadata{}
+	group.SetGroupVersionKind(workload.PodGroupGVK)
+	groupChanged := func(o *metav1.PartialObjectMetadata) { l.groupChanged(client.ObjectKeyFromObject(o)) }
+	out = append(out, source{workload.PodGroupGVK, group, handler(func(_, o *metav1.PartialObjectMetadata) { groupChanged(o) }, groupChanged), false})
 	for gk, k := range j.kinds {
-		if gk == jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind() {
+		_, assembled := k.(workload.Assembler)
+		if assembled || k.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod") || gk == jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind() {
+			// Pods are told by the scheduler's own informer, JobSets above.
 			continue
 		}
 		enqueue := func(o client.Object) {
@@ -135,41 +142,39 @@ func (j *Jobs) watchSource(ctx context.Context, c cache.Cache, s source) error {
 // workloadSeen takes in a Workload and has its job looked at where someone
 // else changed it.
 func (j *Jobs) workloadSeen(wl *kueue.Workload) {
-	owner := metav1.GetControllerOf(wl)
-	if owner == nil {
+	owner, ok := workload.OwnerOf(wl)
+	if !ok {
 		return
 	}
 	j.ledger.observe(owner.UID, wl)
-	j.syncOwner(wl.Namespace, owner)
+	j.syncOwner(owner)
 }
 
 func (j *Jobs) workloadGone(wl *kueue.Workload) {
-	owner := metav1.GetControllerOf(wl)
-	if owner == nil {
+	owner, ok := workload.OwnerOf(wl)
+	if !ok {
 		return
 	}
 	j.ledger.workloadDeleted(owner.UID, wl.UID)
-	j.syncOwner(wl.Namespace, owner)
+	j.syncOwner(owner)
 }
 
 // sync has the owner of a JobSet's pods looked at: the TrainJob that controls
 // it, or the JobSet itself.
 func (j *Jobs) sync(js *jobset.JobSet) {
-	if owner := metav1.GetControllerOf(js); owner != nil && j.kinds[groupKindOf(owner)] != nil {
-		j.syncOwner(js.Namespace, owner)
-		return
+	if ref := metav1.GetControllerOf(js); ref != nil {
+		gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+		if j.kinds[gvk.GroupKind()] != nil {
+			j.syncOwner(workload.Owner{
+				GroupVersionKind: gvk, NamespacedName: types.NamespacedName{Namespace: js.Namespace, Name: ref.Name}, UID: ref.UID,
+			})
+			return
+		}
 	}
 	j.effects.Sync(JobKey{Group: jobset.SchemeGroupVersion.Group, Kind: "JobSet", NamespacedName: client.ObjectKeyFromObject(js), UID: js.UID})
 }
 
-func (j *Jobs) syncOwner(namespace string, owner *metav1.OwnerReference) {
-	gk := groupKindOf(owner)
-	j.effects.Sync(JobKey{Group: gk.Group, Kind: gk.Kind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: owner.Name}, UID: owner.UID})
-}
-
-func groupKindOf(owner *metav1.OwnerReference) schema.GroupKind {
-	return schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
-}
+func (j *Jobs) syncOwner(owner workload.Owner) { j.effects.Sync(keyOf(owner)) }
 
 // handler adapts typed functions to an informer. set is called with a nil old
 // object for an addition.

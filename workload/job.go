@@ -34,8 +34,14 @@ type Job struct {
 	// Empty while there is no JobSet yet. SlotOf returns the same value.
 	PodOwnerUID types.UID
 	Created     time.Time
-	// Suspended says that the owner creates no pods now.
+	// Suspended says that the owner creates no pods now, and of a Gated job that
+	// none of its pods is on a node.
 	Suspended bool
+	// Gated says that the pods exist before the job is admitted and cannot be
+	// unmade: the scheduler's gate keeps them waiting. Pods are then the live
+	// ones.
+	Gated bool
+	Pods  []*corev1.Pod
 	// Deleting says that the owner has a deletion timestamp.
 	Deleting bool
 	// Finish is set once the owner has succeeded or failed for good.

@@ -52,11 +52,22 @@ type Options struct {
 	// SchedulerNames are the profiles of Muster's scheduler. Pods that name
 	// another scheduler cannot be placed by Muster.
 	SchedulerNames sets.Set[string]
+	// Unqueued says what happens to GPU pods without a queue.
+	Unqueued Unqueued
 }
 
 // Kinds are the kinds of owners that Muster manages.
 func Kinds(o Options) []Kind {
-	return []Kind{trainJobKind{o}, jobSetKind{o}}
+	return []Kind{
+		trainJobKind{o}, jobSetKind{o}, podKind{o},
+		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
+	}
+}
+
+// Assembler is a Kind whose owner is no object of the API: it is put together
+// from what r has, or is not found. Kind.New is of no use for it.
+type Assembler interface {
+	Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error)
 }
 
 // newJob is what can be read from any owner.

@@ -3,11 +3,13 @@ package workload
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -16,6 +18,13 @@ const JobUIDLabel = "kueue.x-k8s.io/job-uid"
 
 // maxPodSets is what the Workload API allows.
 const maxPodSets = 18
+
+// groupAnnotation marks the Workload of a group of pods, as Kueue does;
+// groupNameAnnotation says which kind of group and its name.
+const (
+	groupAnnotation     = "kueue.x-k8s.io/is-group-workload"
+	groupNameAnnotation = "muster.dev/pod-group"
+)
 
 const (
 	maxWorkloadName    = 253
@@ -26,7 +35,12 @@ const (
 // with its default settings, so that either of them finds the other's object.
 // It is the owner's kind and name, shortened to fit, and five hexadecimal
 // digits of a hash over kind, group, name and UID.
+//
+// A group that only its pods' labels make gives its own name to its Workload.
 func WorkloadName(o Owner) string {
+	if o.GroupVersionKind == kueueGroupGVK {
+		return o.Name
+	}
 	prefix := strings.ToLower(o.Kind) + "-" + o.Name
 	if most := maxWorkloadName - 1 - workloadHashLength; len(prefix) > most {
 		prefix = prefix[:most]
@@ -41,20 +55,8 @@ func WorkloadName(o Owner) string {
 // without a reason has.
 func NewWorkload(job *Job, priority int32, class *kueue.PriorityClassRef) *kueue.Workload {
 	return &kueue.Workload{
-		TypeMeta: metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: job.Owner.Namespace,
-			Name:      WorkloadName(job.Owner),
-			Labels:    map[string]string{JobUIDLabel: string(job.Owner.UID)},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion:         job.Owner.GroupVersion().String(),
-				Kind:               job.Owner.Kind,
-				Name:               job.Owner.Name,
-				UID:                job.Owner.UID,
-				Controller:         new(true),
-				BlockOwnerDeletion: new(true),
-			}},
-		},
+		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
+		ObjectMeta: workloadMeta(job),
 		Spec: kueue.WorkloadSpec{
 			Active:           new(true),
 			QueueName:        kueue.LocalQueueName(job.Queue),
@@ -64,6 +66,67 @@ func NewWorkload(job *Job, priority int32, class *kueue.PriorityClassRef) *kueue
 		},
 	}
 }
+
+func workloadMeta(job *Job) metav1.ObjectMeta {
+	o := job.Owner
+	meta := metav1.ObjectMeta{Namespace: o.Namespace, Name: WorkloadName(o)}
+	if isGroup(o.GroupVersionKind) {
+		meta.Annotations = map[string]string{groupAnnotation: "true", groupNameAnnotation: o.Group + "/" + o.Name}
+		for _, pod := range job.Pods {
+			meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+		}
+		return meta
+	}
+	meta.Labels = map[string]string{JobUIDLabel: string(o.UID)}
+	meta.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion:         o.GroupVersion().String(),
+		Kind:               o.Kind,
+		Name:               o.Name,
+		UID:                o.UID,
+		Controller:         new(true),
+		BlockOwnerDeletion: new(true),
+	}}
+	return meta
+}
+
+// OwnerOf is the owner of a Workload: its controller, or the group of pods that
+// it was made for. ok is false for a Workload of neither.
+func OwnerOf(wl *kueue.Workload) (owner Owner, ok bool) {
+	owner.Namespace = wl.Namespace
+	if ref := metav1.GetControllerOfNoCopy(wl); ref != nil {
+		owner.GroupVersionKind = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+		owner.Name, owner.UID = ref.Name, ref.UID
+		return owner, true
+	}
+	if wl.Annotations[groupAnnotation] != "true" {
+		return Owner{}, false
+	}
+	owner.GroupVersionKind, owner.Name = kueueGroupGVK, wl.Name
+	if group, name, found := strings.Cut(wl.Annotations[groupNameAnnotation], "/"); found {
+		owner.Name = name
+		if group == PodGroupGVK.Group {
+			owner.GroupVersionKind = PodGroupGVK
+		}
+	}
+	owner.UID = groupUID(owner.GroupVersionKind, owner.NamespacedName)
+	return owner, true
+}
+
+// AddOwners adds the pods of a group that do not own its Workload yet, and
+// reports whether there were any. A Workload goes with the last pod that owns it.
+func AddOwners(wl *kueue.Workload, job *Job) bool {
+	added := false
+	if isGroup(job.Owner.GroupVersionKind) {
+		for _, ref := range workloadMeta(job).OwnerReferences {
+			if !slices.ContainsFunc(wl.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == ref.UID }) {
+				wl.OwnerReferences, added = append(wl.OwnerReferences, ref), true
+			}
+		}
+	}
+	return added
+}
+
+func isGroup(gvk schema.GroupVersionKind) bool { return gvk == kueueGroupGVK || gvk == PodGroupGVK }
 
 func workloadPodSets(job *Job) []kueue.PodSet {
 	sets := make([]kueue.PodSet, len(job.PodSets))

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // Unnumbered is the Completion of a pod whose Job numbers no pods.
@@ -25,18 +26,46 @@ type Slot struct {
 	Completion int32
 }
 
-// SlotOf reads from a pod's labels which slot it fills, and of which job: the
-// UID is Job.PodOwnerUID. ok is false for a pod that is no JobSet's, or whose
-// labels do not say it. It reads the pod's metadata and nothing else, because
-// it runs under the scheduling queue's lock. A user may copy labels: a pod that
-// no controller owns has no slot, and whoever gives a slot away compares the
-// pod's namespace with the job's.
+// SlotOf reads from a pod which slot it fills, and of which job: the UID is
+// Job.PodOwnerUID. ok is false for a pod that is no job's. It reads the pod and
+// nothing else, because it runs under the scheduling queue's lock. A user may
+// copy labels: a pod that no controller owns has no slot in a JobSet, and
+// whoever gives a slot away compares the pod's namespace with the job's.
 //
-// JobSet 0.8.2 and older do not write the UID label; their pods have no slot.
+// The slot of a group's pod has no pod set: RoleOf names it.
 func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
-	if metav1.GetControllerOfNoCopy(pod) == nil {
+	if s, owned := ownedSlot(pod); owned {
+		return s.podOwner, s.Slot, true
+	}
+	owner, ok := PodJob(pod)
+	if !ok {
 		return "", Slot{}, false
 	}
+	slot = Slot{Completion: Unnumbered}
+	if owner.GroupVersionKind == podGVK {
+		slot = Slot{PodSet: string(kueue.DefaultPodSetName)}
+	}
+	return owner.UID, slot, true
+}
+
+// ownerSlot is a slot of the job with an owner object.
+type ownerSlot struct {
+	podOwner types.UID
+	Slot
+}
+
+// ownedSlot is the slot of a pod that an owner object's controller made.
+//
+// JobSet 0.8.2 and older do not write the UID label; their pods have no slot.
+func ownedSlot(pod *corev1.Pod) (ownerSlot, bool) {
+	if metav1.GetControllerOfNoCopy(pod) == nil {
+		return ownerSlot{}, false
+	}
+	podOwner, slot, ok := jobSetSlot(pod)
+	return ownerSlot{podOwner, slot}, ok
+}
+
+func jobSetSlot(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
 	uid, name := pod.Labels[jobset.JobSetUIDKey], pod.Labels[jobset.ReplicatedJobNameKey]
 	if uid == "" || name == "" {
 		return "", Slot{}, false

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,15 +18,18 @@ const maxTopologyLevel = 63
 // Kueue's rule: required before preferred before unconstrained, a slice beside
 // any of them. The labels that number the pods are always in it.
 func topologyRequest(rj *jobset.ReplicatedJob) (*kueue.PodSetTopologyRequest, *reason.Reason) {
-	annotations := rj.Template.Spec.Template.Annotations
-	request := &kueue.PodSetTopologyRequest{
+	return topologyOf(fmt.Sprintf("replicated job %q", rj.Name), rj.Template.Spec.Template.Annotations, kueue.PodSetTopologyRequest{
 		PodIndexLabel:      new(batchv1.JobCompletionIndexAnnotation),
 		SubGroupIndexLabel: new(jobset.JobIndexKey),
 		SubGroupCount:      new(rj.Replicas),
-	}
+	})
+}
+
+// topologyOf fills in what the annotations of the pods of subject ask for.
+func topologyOf(subject string, annotations map[string]string, request kueue.PodSetTopologyRequest) (*kueue.PodSetTopologyRequest, *reason.Reason) {
 	wrong := func(annotation, want string) *reason.Reason {
-		return reason.New(reason.Misconfigured, "replicated job %q has the annotation %s=%q, which is not %s",
-			rj.Name, annotation, annotations[annotation], want)
+		return reason.New(reason.Misconfigured, "%s has the annotation %s=%q, which is not %s",
+			subject, annotation, annotations[annotation], want)
 	}
 	level := func(annotation string) (*string, *reason.Reason) {
 		value, found := annotations[annotation]
@@ -74,5 +78,5 @@ func topologyRequest(rj *jobset.ReplicatedJob) (*kueue.PodSetTopologyRequest, *r
 		}
 		request.PodSetSliceRequiredTopology, request.PodSetSliceSize = slice, &n
 	}
-	return request, nil
+	return &request, nil
 }

@@ -15,6 +15,10 @@ const (
 	// WaitingForPodTemplates: the controller that writes the job's pod
 	// templates has not written them yet.
 	WaitingForPodTemplates Class = "WaitingForPodTemplates"
+	// WaitingForPods: pods of the group are still to be created.
+	WaitingForPods Class = "WaitingForPods"
+	// NoQueue: GPU pods without a queue are held, by configuration.
+	NoQueue Class = "NoQueue"
 	// ForeignScheduler: a pod template names a scheduler that is not Muster.
 	ForeignScheduler Class = "ForeignScheduler"
 	// QueueNotFound: the LocalQueue or its ClusterQueue does not exist.

@@ -3,6 +3,7 @@ package invariants
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,6 +51,21 @@ func (c *Checker) seeJobSet(o *jobset.JobSet, gone bool) {
 	c.noteJob(js.ref, was != nil, gone, was != nil && was.suspended, js.suspended, js.ref, c.jobRef(o.UID))
 	if gone {
 		c.endJob(o.UID)
+	}
+}
+
+// seeAlone records the job that a pod without an owner object is, alone or with
+// its group. It is queued once a pod of it names a queue; a pod without one may
+// be sent to a default queue, which only its Workload tells.
+func (c *Checker) seeAlone(o *corev1.Pod, p *pod) {
+	js := c.jobSets[p.jobSet]
+	if js == nil {
+		js = &jobSet{ref: p.ref, namespace: o.Namespace, phases: map[string]int{}}
+		c.jobSets[p.jobSet] = js
+	}
+	js.queued = js.queued || o.Labels[queueLabel] != "" || c.byOwner[p.jobSet] != nil
+	if !p.ended && !p.leaving {
+		delete(c.ended, p.jobSet)
 	}
 }
 

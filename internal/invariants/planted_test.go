@@ -98,6 +98,13 @@ var plantedBinds = []planted{
 		s.bind("again", "b")
 		s.wait(61 * time.Second)
 	}, startsTogether, []string{"only 1 of 2 node are on nodes"}, nil},
+	{"a queued pod that nobody owns is bound without an admission", func(s *story) {
+		s.node("a", 8)
+		alone := plain("alone", 4)
+		alone.Labels = map[string]string{queueLabel: "q"}
+		s.add(alone)
+		s.bind("alone", "a")
+	}, admittedFirst, []string{"Pod team/alone was bound to node a", "has no Workload"}, nil},
 	{"a Workload is requeued while a pod of it is on a node", func(s *story) {
 		running(s)
 		s.evict("job", kueue.WorkloadDeactivated, "spec.active is false")

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // pod is what matters of a Pod.
@@ -19,7 +22,9 @@ type pod struct {
 	// replicated job. Anyone can write labels.
 	jobSet types.UID
 	set    string
-	node   string
+	// alone: the pod has no owner object; it is a job itself, or its group is.
+	alone bool
+	node  string
 	// requests are what it takes up on its node, the place of a pod included.
 	requests amounts[corev1.ResourceName]
 	// ended pods have succeeded or failed; they take up nothing any more.
@@ -42,6 +47,13 @@ func podOf(o *corev1.Pod) *pod {
 		succeeded: o.Status.Phase == corev1.PodSucceeded,
 		leaving:   o.DeletionTimestamp != nil,
 	}
+	if owner, alone := workload.PodJob(o); alone {
+		p.alone, p.jobSet = true, owner.UID
+		p.set = string(kueue.DefaultPodSetName)
+		if owner.UID != o.UID {
+			p.set = workload.RoleOf(o)
+		}
+	}
 	p.ended = p.succeeded || o.Status.Phase == corev1.PodFailed
 	for name, q := range resourcehelper.PodRequests(o, resourcehelper.PodResourcesOptions{}) {
 		p.requests.add(name, q)
@@ -52,6 +64,9 @@ func podOf(o *corev1.Pod) *pod {
 
 func (c *Checker) seePod(o *corev1.Pod, gone bool) {
 	was, p := c.pods[o.UID], podOf(o)
+	if p.alone {
+		c.seeAlone(o, p)
+	}
 	bound := p.node != "" && (was == nil || was.node == "")
 	switch {
 	case bound:
@@ -65,6 +80,9 @@ func (c *Checker) seePod(o *corev1.Pod, gone bool) {
 		delete(c.pods, o.UID)
 	} else {
 		c.pods[o.UID] = p
+	}
+	if p.alone && (gone || p.ended) && !slices.ContainsFunc(c.podsOf(p.jobSet, ""), func(o *pod) bool { return !o.ended }) {
+		c.endJob(p.jobSet)
 	}
 	cl := c.claimOf(p)
 	if cl != nil && p.succeeded && (was == nil || !was.succeeded) {

@@ -215,7 +215,9 @@ func (s *story) finish(name string) {
 // pod creates a pod of a job's pod set.
 func (s *story) pod(name, job, set string, n int64) {
 	p := plain(name, n)
-	p.Labels = map[string]string{jobset.JobSetUIDKey: string(s.objects["*v1alpha2.JobSet "+job].GetUID()), jobset.ReplicatedJobNameKey: set}
+	owner := s.objects["*v1alpha2.JobSet "+job]
+	p.Labels = map[string]string{jobset.JobSetUIDKey: string(owner.GetUID()), jobset.ReplicatedJobNameKey: set, jobset.JobIndexKey: "0"}
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, jobset.SchemeGroupVersion.WithKind("JobSet"))}
 	s.add(p)
 }
 

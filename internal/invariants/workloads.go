@@ -62,7 +62,7 @@ func claimFrom(o *kueue.Workload) *claim {
 		ref: ref("Workload", o), namespace: o.Namespace, name: o.Name, uid: o.UID,
 		usage: amounts[cell]{}, sets: map[string]*seats{}, done: map[place]int64{}, starts: map[int]*start{},
 	}
-	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+	if owner, ok := workload.OwnerOf(o); ok {
 		cl.owner, cl.ownerName = owner.UID, owner.Name
 	}
 	cl.finished = apimeta.IsStatusConditionTrue(o.Status.Conditions, kueue.WorkloadFinished)

@@ -83,13 +83,15 @@ func (c *Cluster) writeKubeconfig() error {
 	return clientcmd.WriteToFile(*k, c.Kubeconfig)
 }
 
-// crdDirs are the folders whose CRDs are applied: ours, JobSet's, Trainer's.
+// crdDirs are the folders whose CRDs are applied: ours, those of JobSet, the
+// Trainer and the coscheduling plugin.
 func crdDirs(t testing.TB) []string {
 	root := moduleDir(t, ".", "github.com/muster-gpu/muster")
 	return []string{
 		filepath.Join(root, "manifests", "crds", "kueue"),
 		filepath.Join(moduleDir(t, ".", "sigs.k8s.io/jobset"), "config", "components", "crd", "bases"),
 		filepath.Join(moduleDir(t, filepath.Join(root, "tools", "trainer"), "github.com/kubeflow/trainer/v2"), "manifests", "base", "crds"),
+		filepath.Join(moduleDir(t, filepath.Join(root, "tools", "trainer"), "sigs.k8s.io/scheduler-plugins"), "config", "crd", "bases"),
 	}
 }
 

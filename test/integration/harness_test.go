@@ -11,6 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/configz"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -201,14 +202,20 @@ func (e *env) cordon(t *testing.T, name string, cordon bool) {
 // event waits for an event on a JobSet whose note has part in it.
 func (e *env) event(t *testing.T, js *jobset.JobSet, why, part string) {
 	t.Helper()
-	testcluster.Eventually(t, fmt.Sprintf("event %s %q on %s", why, part, js.Name), func(ctx context.Context) error {
+	e.eventOn(t, js.Name, js.UID, why, part)
+}
+
+// eventOn waits for an event on an object of the namespace.
+func (e *env) eventOn(t *testing.T, name string, uid types.UID, why, part string) {
+	t.Helper()
+	testcluster.Eventually(t, fmt.Sprintf("event %s %q on %s", why, part, name), func(ctx context.Context) error {
 		var list eventsv1.EventList
-		if err := e.Client.List(ctx, &list, client.InNamespace(js.Namespace)); err != nil {
+		if err := e.Client.List(ctx, &list, client.InNamespace(e.namespace)); err != nil {
 			return err
 		}
 		var notes []string
 		for _, ev := range list.Items {
-			if ev.Regarding.UID != js.UID {
+			if ev.Regarding.UID != uid {
 				continue
 			}
 			if ev.Reason == why && strings.Contains(ev.Note, part) {

@@ -16,6 +16,17 @@ const SchedulerKind = "SchedulerConfiguration"
 // ProviderNative is the quota provider in which Muster itself decides.
 const ProviderNative = "native"
 
+// What may happen to GPU pods without a queue.
+const (
+	// UnqueuedDefault sends pods without an owner that Muster manages to the
+	// LocalQueue "default" of their namespace; where there is none they run.
+	UnqueuedDefault = "default-queue"
+	// UnqueuedRun lets them run on room that nobody holds, charged to nobody.
+	UnqueuedRun = "run"
+	// UnqueuedHold keeps them waiting.
+	UnqueuedHold = "hold"
+)
+
 // SchedulerConfiguration configures the scheduler.
 type SchedulerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
@@ -26,8 +37,11 @@ type SchedulerConfiguration struct {
 	// Profiles are the scheduler names that this process answers to, all with
 	// the same plugins and the same ledger. Adding "default-scheduler" keeps
 	// pods that name no scheduler off space that is held for a gang.
-	Profiles  []string  `json:"profiles"`
-	Quota     Quota     `json:"quota"`
+	Profiles []string `json:"profiles"`
+	Quota    Quota    `json:"quota"`
+	// Unqueued says what happens to GPU pods without a queue: UnqueuedDefault,
+	// UnqueuedRun or UnqueuedHold.
+	Unqueued  string    `json:"unqueued"`
 	Admission Admission `json:"admission"`
 }
 
@@ -115,6 +129,7 @@ func DefaultScheduler() *SchedulerConfiguration {
 		SecureServing: SecureServing{BindAddress: "0.0.0.0", Port: 10259},
 		Profiles:      []string{"muster"},
 		Quota:         Quota{Provider: ProviderNative},
+		Unqueued:      UnqueuedDefault,
 		Admission: Admission{
 			PassBudget:     duration(20 * time.Millisecond),
 			StartTimeout:   duration(5 * time.Minute),

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,6 +34,9 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	errs = append(errs, profiles(field.NewPath("profiles"), c.Profiles)...)
 	if c.Quota.Provider != ProviderNative {
 		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, []string{ProviderNative}))
+	}
+	if modes := []string{UnqueuedDefault, UnqueuedRun, UnqueuedHold}; !slices.Contains(modes, c.Unqueued) {
+		errs = append(errs, field.NotSupported(field.NewPath("unqueued"), c.Unqueued, modes))
 	}
 	return append(errs, c.Admission.validate(field.NewPath("admission"))...)
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
 	"github.com/muster-gpu/muster/scheduling"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // App is a scheduler that is built and not running yet.
@@ -115,6 +116,7 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 	}
 	return scheduling.NewCore(ctx, scheduling.Config{
 		SchedulerNames: c.Profiles,
+		Unqueued:       workload.Unqueued(c.Unqueued),
 		Timing: scheduling.Timing{
 			StartTimeout: c.Admission.StartTimeout.Duration,
 			BackoffBase:  c.Admission.Requeue.BackoffBase.Duration,

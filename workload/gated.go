@@ -1,0 +1,186 @@
+package workload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/gpu"
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// Unqueued says what happens to GPU pods without a queue.
+type Unqueued string
+
+const (
+	// UnqueuedDefault sends them to the LocalQueue named "default" of their
+	// namespace; where there is none they run.
+	UnqueuedDefault Unqueued = "default-queue"
+	// UnqueuedRun lets them run on room that nobody holds, charged to nobody.
+	UnqueuedRun Unqueued = "run"
+	// UnqueuedHold keeps them waiting, with the reason.
+	UnqueuedHold Unqueued = "hold"
+)
+
+// DefaultQueue is the LocalQueue for jobs that name none, as in Kueue.
+const DefaultQueue = "default"
+
+// roleLength is the number of hexadecimal digits in the name of a role.
+const roleLength = 8
+
+// PodJob is the job that a pod makes up alone or with the others of its group.
+// ok is false for a pod that belongs to an owner object, and for one that
+// Muster has no business with: it has no queue and asks for no GPU. It reads
+// nothing but the pod, because it runs under the scheduling queue's lock.
+func PodJob(pod *corev1.Pod) (owner Owner, ok bool) {
+	if _, owned := ownedSlot(pod); owned {
+		return Owner{}, false
+	}
+	gvk, group := groupName(&pod.ObjectMeta)
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: group}
+	switch {
+	case group != "":
+		return Owner{GroupVersionKind: gvk, NamespacedName: key, UID: groupUID(gvk, key)}, true
+	case pod.Labels[QueueLabel] != "", AsksGPU(pod):
+		key.Name = pod.Name
+		return Owner{GroupVersionKind: podGVK, NamespacedName: key, UID: pod.UID}, true
+	}
+	return Owner{}, false
+}
+
+// AsksGPU says that a container of the pod asks for a GPU.
+func AsksGPU(pod *corev1.Pod) bool {
+	asks := func(c corev1.Container) bool {
+		for name := range c.Resources.Requests {
+			if gpu.Is(name) {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(pod.Spec.Containers, asks) || slices.ContainsFunc(pod.Spec.InitContainers, asks)
+}
+
+// RoleOf names the role that a pod has in its group: pods of one role can take
+// each other's place. It is a hash of what decides where the pod may run and
+// how much it takes, without what Resume has added.
+func RoleOf(pod *corev1.Pod) string {
+	template := corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()}
+	template.Annotations = pod.Annotations
+	// A spoiled annotation is reported where the job is read.
+	_, _ = restore(&template)
+	s := &template.Spec
+	type container struct {
+		Resources corev1.ResourceRequirements
+		Ports     []corev1.ContainerPort
+		Restart   *corev1.ContainerRestartPolicy
+	}
+	of := func(containers []corev1.Container) []container {
+		out := make([]container, len(containers))
+		for i, c := range containers {
+			out[i] = container{c.Resources, c.Ports, c.RestartPolicy}
+		}
+		return out
+	}
+	body, err := json.Marshal([]any{
+		of(s.InitContainers), of(s.Containers), s.Resources, s.Overhead, s.RuntimeClassName, s.NodeSelector, s.Affinity, s.Tolerations,
+		s.TopologySpreadConstraints, s.ResourceClaims, s.SchedulerName, s.PriorityClassName,
+	})
+	if err != nil {
+		// A pod was decoded from JSON. Should it not go back, it is like no other.
+		body = []byte(pod.UID)
+	}
+	hash := sha256.Sum256(body)
+	return hex.EncodeToString(hash[:])[:roleLength]
+}
+
+// queueOfPods is the queue of pods without an owner that Muster manages: the
+// one that they name, else by the mode for those that name none. No queue and
+// no reason means that they are not managed.
+func (o Options) queueOfPods(ctx context.Context, r client.Reader, namespace string, pods ...*corev1.Pod) (string, *reason.Reason, error) {
+	for _, pod := range pods {
+		if queue := pod.Labels[QueueLabel]; queue != "" {
+			return queue, nil, nil
+		}
+	}
+	if !slices.ContainsFunc(pods, AsksGPU) || !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return o.SchedulerNames.Has(p.Spec.SchedulerName) }) {
+		return "", nil, nil
+	}
+	switch o.Unqueued {
+	case UnqueuedRun:
+		return "", nil, nil
+	case UnqueuedHold:
+		return "", reason.New(reason.NoQueue, "it asks for GPUs and names no queue; set the label %s", QueueLabel), nil
+	}
+	err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: DefaultQueue}, &kueue.LocalQueue{})
+	switch {
+	case err == nil:
+		return DefaultQueue, nil, nil
+	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
+		return "", nil, nil
+	}
+	return "", nil, fmt.Errorf("reading LocalQueue %s/%s: %w", namespace, DefaultQueue, err)
+}
+
+// evictPods asks the API to evict those of the pods that are on nodes. A
+// disruption budget can refuse it for now, which is worth another try.
+func evictPods(ctx context.Context, c client.Client, pods []*corev1.Pod) error {
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		eviction := &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+		}
+		err := c.SubResource("eviction").Create(ctx, pod, eviction)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// tolerate adds the tolerations that a waiting pod lacks, with a note of them.
+func tolerate(ctx context.Context, c client.Client, pod *corev1.Pod, tolerations []corev1.Toleration) error {
+	if pod.Spec.NodeName != "" || Tolerates(pod, tolerations) {
+		return nil
+	}
+	template := corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()}
+	template.Annotations = pod.Annotations
+	if _, err := restore(&template); err != nil {
+		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	in, err := injectionOf(&PodSetInfo{Tolerations: tolerations}, &template)
+	if err == nil {
+		err = in.inject(&template)
+	}
+	if err != nil {
+		return fmt.Errorf("pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	want := pod.DeepCopy()
+	// The API server lets tolerations be added to a pod, and none be taken away.
+	want.Spec.Tolerations = union(pod.Spec.Tolerations, tolerations)
+	want.Annotations = template.Annotations
+	if err := c.Patch(ctx, want, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("adding tolerations to pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// Tolerates says that the pod has all of the tolerations.
+func Tolerates(pod *corev1.Pod, tolerations []corev1.Toleration) bool {
+	return !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return !hasToleration(pod.Spec.Tolerations, t) })
+}

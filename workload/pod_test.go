@@ -1,0 +1,371 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// alonePod is a pod that nobody owns, with n GPUs.
+func alonePod(name string, n string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{},
+			CreationTimestamp: metav1.NewTime(time.Unix(1000, 0)),
+		},
+		Spec: corev1.PodSpec{SchedulerName: "muster", Containers: []corev1.Container{{Name: "c"}}},
+	}
+	if n != "0" {
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: resources("nvidia.com/gpu", n), Requests: resources("nvidia.com/gpu", n)}
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func labelled(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels[key] = value }
+}
+
+func annotatedWith(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{key: value} }
+}
+
+func bound(p *corev1.Pod)     { p.Spec.NodeName = "node-0" }
+func succeeded(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "node-0", corev1.PodSucceeded }
+func failed(p *corev1.Pod)    { p.Spec.NodeName, p.Status.Phase = "node-0", corev1.PodFailed }
+
+// member is a pod of Kueue's group g of total pods.
+func member(name, gpus string, total int, change ...func(*corev1.Pod)) *corev1.Pod {
+	return alonePod(name, gpus, append([]func(*corev1.Pod){
+		labelled(QueueLabel, "q"), labelled(KueueGroupLabel, "g"), annotatedWith(KueueGroupCountAnnotation, fmt.Sprint(total)),
+	}, change...)...)
+}
+
+func options(mode Unqueued) Options {
+	return Options{SchedulerNames: sets.New("muster"), Unqueued: mode}
+}
+
+func TestPodJob(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"a pod with a queue is a job of its own":                {alonePod("p", "0", labelled(QueueLabel, "q")), "Pod team/p uid-p"},
+		"a pod with GPUs is, too":                               {alonePod("p", "1"), "Pod team/p uid-p"},
+		"a pod with neither is none of ours":                    {alonePod("p", "0"), ""},
+		"a pod of Kueue's groups belongs to its group":          {member("p", "1", 2), "PodGroup team/g kueue.x-k8s.io/team/g"},
+		"a pod of a PodGroup belongs to it":                     {alonePod("p", "0", labelled(PodGroupLabel, "g")), "PodGroup team/g scheduling.x-k8s.io/team/g"},
+		"a JobSet's pod belongs to the JobSet whatever it says": {jobSetPod(func(l map[string]string) { l[PodGroupLabel], l[QueueLabel] = "g", "q" }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if owner, ok := PodJob(tc.pod); ok {
+				got = fmt.Sprintf("%s %s %s", owner.Kind, owner.NamespacedName, owner.UID)
+			}
+			if got != tc.want {
+				t.Errorf("it is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// reading is what a test says about a job that was read.
+type reading struct {
+	Managed, Suspended bool
+	Queue              string
+	Sets               string
+	Finish             string
+	Why                reason.Class
+}
+
+func readingOf(job *Job, managed bool, no *reason.Reason) reading {
+	r := reading{Managed: managed}
+	if job != nil {
+		r.Queue, r.Suspended = job.Queue, job.Suspended
+		for _, s := range job.PodSets {
+			r.Sets += fmt.Sprintf("%dx%d ", s.Count, GPUs(Requests(&s.Template)))
+		}
+		if job.Finish != nil {
+			r.Finish = fmt.Sprint(job.Finish.Succeeded)
+		}
+	}
+	if no != nil {
+		r.Why = no.Class
+	}
+	return r
+}
+
+func TestPodRead(t *testing.T) {
+	defaultQueue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: DefaultQueue}}
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		mode    Unqueued
+		objects []client.Object
+		want    reading
+	}{
+		"a queued pod waits in its queue": {
+			alonePod("p", "4", labelled(QueueLabel, "q")), UnqueuedRun, nil, reading{true, true, "q", "1x4 ", "", ""}},
+		"one on its node is not suspended": {
+			alonePod("p", "4", labelled(QueueLabel, "q"), bound), UnqueuedRun, nil, reading{true, false, "q", "1x4 ", "", ""}},
+		"one that succeeded is finished": {
+			alonePod("p", "4", labelled(QueueLabel, "q"), succeeded), UnqueuedRun, nil, reading{true, false, "q", "", "true", ""}},
+		"so is one that failed": {
+			alonePod("p", "4", labelled(QueueLabel, "q"), failed), UnqueuedRun, nil, reading{true, false, "q", "", "false", ""}},
+		"one for another scheduler cannot be placed": {
+			alonePod("p", "4", labelled(QueueLabel, "q"), func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }), UnqueuedRun, nil,
+			reading{true, true, "q", "1x4 ", "", reason.ForeignScheduler}},
+		"a GPU pod without a queue goes to the namespace's default queue": {
+			alonePod("p", "4"), UnqueuedDefault, []client.Object{defaultQueue}, reading{true, true, "default", "1x4 ", "", ""}},
+		"and runs where there is none":                      {alonePod("p", "4"), UnqueuedDefault, nil, reading{}},
+		"and runs by configuration":                         {alonePod("p", "4"), UnqueuedRun, []client.Object{defaultQueue}, reading{}},
+		"and is held by configuration":                      {alonePod("p", "4"), UnqueuedHold, nil, reading{true, true, "", "1x4 ", "", reason.NoQueue}},
+		"another scheduler's GPU pod is none of ours":       {alonePod("p", "4", func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }), UnqueuedHold, nil, reading{}},
+		"a pod of a group is not read alone":                {member("p", "4", 1), UnqueuedRun, nil, reading{}},
+		"a bad topology annotation is said and not guessed": {alonePod("p", "4", labelled(QueueLabel, "q"), annotatedWith(kueue.PodSetRequiredTopologyAnnotation, "")), UnqueuedRun, nil, reading{true, true, "q", "1x4 ", "", reason.Misconfigured}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job, managed, no, err := podKind{options(tc.mode)}.Read(t.Context(), fakeClient(t, tc.objects...), tc.pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, readingOf(job, managed, no)); diff != "" {
+				t.Errorf("(-want +got):\n%s\nreason: %v", diff, no)
+			}
+		})
+	}
+}
+
+func TestPodGroupRead(t *testing.T) {
+	launcher := func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }
+	for name, tc := range map[string]struct {
+		pods []client.Object
+		want reading
+	}{
+		"a complete group is a pod set of each role": {
+			[]client.Object{member("a", "4", 3), member("b", "4", 3), member("l", "0", 3, launcher)},
+			reading{true, true, "q", "2x4 1x0 ", "", ""}},
+		"pods that are to come are waited for": {
+			[]client.Object{member("a", "4", 3), member("b", "4", 3)}, reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"a pod that failed is replaced by another": {
+			[]client.Object{member("a", "4", 2, failed), member("b", "4", 2), member("c", "4", 2)}, reading{true, true, "q", "2x4 ", "", ""}},
+		"a pod that succeeded is still one of them": {
+			[]client.Object{member("a", "4", 2, succeeded), member("b", "4", 2, bound)}, reading{true, false, "q", "2x4 ", "", ""}},
+		"a group whose pods all succeeded is finished": {
+			[]client.Object{member("a", "4", 2, succeeded), member("b", "4", 2, succeeded)}, reading{true, true, "q", "", "true", ""}},
+		"a group whose pods failed waits for others": {
+			[]client.Object{member("a", "4", 2, failed), member("b", "4", 2, failed)}, reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"of too many pods the first are in": {
+			[]client.Object{member("a", "4", 1), member("b", "4", 1)}, reading{true, true, "q", "1x4 ", "", ""}},
+		"numbers that differ are said": {
+			[]client.Object{member("a", "4", 1), member("b", "4", 2)}, reading{true, true, "q", "2x4 ", "", reason.Misconfigured}},
+		"a number that is none is said": {
+			[]client.Object{member("a", "4", 1, annotatedWith(KueueGroupCountAnnotation, "four"))}, reading{true, true, "q", "1x4 ", "", reason.Misconfigured}},
+		"queues that differ are said": {
+			[]client.Object{member("a", "4", 2), member("b", "4", 2, labelled(QueueLabel, "other"))}, reading{true, true, "", "2x4 ", "", reason.Misconfigured}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+			c := fakeClient(t, tc.pods...)
+			g, err := k.Assemble(t.Context(), c, types.NamespacedName{Namespace: "team", Name: "g"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			job, managed, no, err := k.Read(t.Context(), c, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := readingOf(job, managed, no)
+			if no != nil && no.Class == reason.Misconfigured {
+				// What could be read of a group that cannot run does not matter.
+				got.Sets, tc.want.Sets = "", ""
+			}
+			if got.Sets == "1x0 2x4 " {
+				got.Sets = "2x4 1x0 " // Roles are hashes, in no order that means anything.
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s\nreason: %v", diff, no)
+			}
+		})
+	}
+}
+
+func TestPodGroupObject(t *testing.T) {
+	group := func(minMember int64, labels map[string]string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": minMember}}}
+		u.SetGroupVersionKind(PodGroupGVK)
+		u.SetNamespace("team")
+		u.SetName("g")
+		u.SetLabels(labels)
+		return u
+	}
+	pods := func(n int, change ...func(*corev1.Pod)) []client.Object {
+		var out []client.Object
+		for i := range n {
+			out = append(out, alonePod(fmt.Sprintf("p%d", i), "1", append(change, labelled(PodGroupLabel, "g"))...))
+		}
+		return out
+	}
+	queue := map[string]string{QueueLabel: "q"}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    reading
+	}{
+		"the queue may be named by the PodGroup":    {append(pods(2), group(2, queue)), reading{true, true, "q", "2x1 ", "", ""}},
+		"or by the pods":                            {append(pods(2, labelled(QueueLabel, "q")), group(2, nil)), reading{true, true, "q", "2x1 ", "", ""}},
+		"more pods than minMember are all in":       {append(pods(3), group(2, queue)), reading{true, true, "q", "3x1 ", "", ""}},
+		"fewer wait for the others":                 {append(pods(1), group(2, queue)), reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"pods without their PodGroup wait for it":   {pods(2, labelled(QueueLabel, "q")), reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"a group of no queue is none of ours":       {append(pods(2), group(2, nil)), reading{}},
+		"one whose pods have all succeeded is done": {append(pods(2, succeeded), group(2, queue)), reading{true, true, "q", "", "true", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := podGroupKind{options(UnqueuedRun), PodGroupGVK, PodGroupLabel}
+			c := fakeClient(t, tc.objects...)
+			g, err := k.Assemble(t.Context(), c, types.NamespacedName{Namespace: "team", Name: "g"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			job, managed, no, err := k.Read(t.Context(), c, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, readingOf(job, managed, no)); diff != "" {
+				t.Errorf("(-want +got):\n%s\nreason: %v", diff, no)
+			}
+		})
+	}
+}
+
+func TestGroupOfNoPodsIsNotFound(t *testing.T) {
+	k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+	_, err := k.Assemble(t.Context(), fakeClient(t), types.NamespacedName{Namespace: "team", Name: "g"})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the error is %v, want not found", err)
+	}
+}
+
+func TestRoleIsWhatDecidesWhereAPodMayRun(t *testing.T) {
+	same := RoleOf(alonePod("a", "4"))
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		same bool
+	}{
+		"another name and command": {alonePod("b", "4", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }), true},
+		"a node":                   {alonePod("b", "4", bound), true},
+		"another number of GPUs":   {alonePod("b", "8"), false},
+		"a node selector":          {alonePod("b", "4", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := RoleOf(tc.pod) == same; got != tc.same {
+				t.Errorf("the same role: %v, want %v", got, tc.same)
+			}
+		})
+	}
+}
+
+func TestWaitingPodIsGivenTolerationsOnceAndKeepsItsRole(t *testing.T) {
+	pod := member("a", "4", 1)
+	pod.Spec.Tolerations = tolerations("own")
+	c := fakeClient(t, pod)
+	k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+	key := types.NamespacedName{Namespace: "team", Name: "g"}
+	role := RoleOf(pod)
+	infos := []PodSetInfo{{Name: role, Tolerations: tolerations("own", "gpu")}}
+	for range 2 {
+		g, err := k.Assemble(t.Context(), c, key)
+		if err == nil {
+			err = k.Resume(t.Context(), c, g, infos)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := get(t, c, pod)
+	if diff := cmp.Diff(tolerations("own", "gpu"), got.Spec.Tolerations); diff != "" {
+		t.Errorf("tolerations (-want +got):\n%s", diff)
+	}
+	if RoleOf(got) != role {
+		t.Error("its role has changed")
+	}
+	g, err := k.Assemble(t.Context(), c, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, _, no, err := k.Read(t.Context(), c, g)
+	if err != nil || no != nil {
+		t.Fatal(err, no)
+	}
+	if diff := cmp.Diff(tolerations("own"), job.PodSets[0].Template.Spec.Tolerations); diff != "" {
+		t.Errorf("the author's tolerations (-want +got):\n%s", diff)
+	}
+}
+
+func TestStoppingAGroupEvictsThePodsOnNodesAndNoOther(t *testing.T) {
+	var evicted []string
+	pods := []client.Object{member("waits", "4", 4), member("runs", "4", 4, bound), member("ended", "4", 4, succeeded), member("also", "4", 4, bound)}
+	refuse := errors.New("a disruption budget says no")
+	var answer error
+	c := interceptor.NewClient(fakeClient(t, pods...).(client.WithWatch), interceptor.Funcs{
+		SubResourceCreate: func(_ context.Context, _ client.Client, sub string, obj client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
+			if e, ok := body.(*policyv1.Eviction); !ok || sub != "eviction" || *e.DeleteOptions.Preconditions.UID != obj.GetUID() {
+				t.Errorf("%s of %s with %+v", sub, obj.GetName(), body)
+			}
+			evicted = append(evicted, obj.GetName())
+			return answer
+		},
+	})
+	k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+	g, err := k.Assemble(t.Context(), c, types.NamespacedName{Namespace: "team", Name: "g"})
+	if err == nil {
+		err = k.Suspend(t.Context(), c, g)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"also", "runs"}, evicted); diff != "" {
+		t.Errorf("evicted (-want +got):\n%s", diff)
+	}
+	answer = refuse
+	if err := k.Suspend(t.Context(), c, g); !errors.Is(err, refuse) {
+		t.Errorf("the error is %v, want %v", err, refuse)
+	}
+}
+
+func TestWorkloadOfAGroupIsOwnedByItsPodsAndFindsItsWayBack(t *testing.T) {
+	for _, k := range []podGroupKind{{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}, {options(UnqueuedRun), PodGroupGVK, PodGroupLabel}} {
+		a, b := member("a", "4", 2), member("b", "4", 2)
+		owner := Owner{GroupVersionKind: k.gvk, NamespacedName: types.NamespacedName{Namespace: "team", Name: "g"}}
+		owner.UID = groupUID(k.gvk, owner.NamespacedName)
+		job := &Job{Owner: owner, Gated: true, Pods: []*corev1.Pod{a}, PodSets: []PodSet{{Name: "main", Count: 1, PodsPerReplica: 1}}}
+		wl := NewWorkload(job, 0, nil)
+		got, ok := OwnerOf(wl)
+		if diff := cmp.Diff(owner, got); diff != "" || !ok {
+			t.Errorf("owner, found %v (-want +got):\n%s", ok, diff)
+		}
+		if AddOwners(wl, job) {
+			t.Error("an owner is added twice")
+		}
+		job.Pods = append(job.Pods, b)
+		if !AddOwners(wl, job) || len(wl.OwnerReferences) != 2 {
+			t.Errorf("the owners are %+v", wl.OwnerReferences)
+		}
+	}
+}
