@@ -236,6 +236,16 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 			return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
 		}
 	}
+	if isFinished(have) && job.Finish == nil {
+		// It was of an earlier group of the same name.
+		if err := j.client.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+			return nil, nil, fmt.Errorf("deleting Workload %s of an earlier group: %w", klog.KObj(want), err)
+		}
+		if err := j.client.Create(ctx, want); err != nil {
+			return nil, nil, fmt.Errorf("creating Workload %s: %w", klog.KObj(want), err)
+		}
+		return want, nil, nil
+	}
 	changed := have.DeepCopy()
 	owners := workload.AddOwners(changed, job)
 	admitted := isAdmitted(have)

@@ -52,16 +52,27 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 					w.stop(o.job, eviction{reason: kueue.WorkloadDeactivated, message: "test"})
 				}
 			}),
-			"make pods":      func(*rapid.T) { w.makePods(); clear(states) },
-			"run all":        func(*rapid.T) { w.runAll(); clear(states) },
-			"resume by hand": w.withOwner(func(_ *rapid.T, o *owner) { o.job.Suspended = false }),
+			"make pods": func(*rapid.T) { w.makePods(); clear(states) },
+			"run all":   func(*rapid.T) { w.runAll(); clear(states) },
+			"resume by hand": w.withOwner(func(_ *rapid.T, o *owner) {
+				if o.group == nil {
+					o.job.Suspended = false
+				}
+			}),
 			"start over": w.withOwner(func(_ *rapid.T, o *owner) {
+				if o.group != nil {
+					o.group.ended = nil
+				}
 				for _, p := range slices.Clone(o.pods) {
 					w.remove(o, p)
 				}
 				clear(o.succeeded)
 			}),
-			"finish": w.withOwner(func(_ *rapid.T, o *owner) { o.finish() }),
+			"finish": w.withOwner(func(_ *rapid.T, o *owner) {
+				if o.group == nil {
+					o.finish()
+				}
+			}),
 			"delete": w.withOwner(func(_ *rapid.T, o *owner) { o.exists = false }),
 			"lose a node": func(t *rapid.T) {
 				w.loseNode(rapid.SampledFrom([]string{"node-0", "node-1", "node-2"}).Draw(t, "node"))
@@ -261,8 +272,20 @@ func (w *world) checkAPI(t *rapid.T) {
 	}
 }
 
-// end deletes all jobs and lets everyone finish: nothing may be left over.
+// end deletes all jobs and lets everyone finish: nothing may be left over. A
+// group that is made again then runs, whatever it went through.
 func (w *world) end(t *rapid.T) {
+	w.deleteAll(t)
+	w.restoreNodes()
+	for _, o := range w.owners {
+		if o.group != nil && int64(o.group.size)*o.group.gpus <= worldQuota {
+			w.startsAgain(t, o)
+			w.deleteAll(t)
+		}
+	}
+}
+
+func (w *world) deleteAll(t *rapid.T) {
 	for _, o := range w.owners {
 		o.exists = false
 	}

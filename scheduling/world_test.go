@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,8 @@ type owner struct {
 	pods   []*worldPod
 	// succeeded are the slots whose pod has succeeded.
 	succeeded map[workload.Slot]bool
+	// group is set for a group of pods, whose job is read from its pods.
+	group *worldGroup
 }
 
 // worldPod is one pod in the API. It is assumed between the scheduler's
@@ -66,6 +69,10 @@ func (w *world) addNode(name string) {
 
 // create makes a job of one or two phases.
 func (w *world) create(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "group") == 0 {
+		w.createGroup(t)
+		return
+	}
 	w.born++
 	name := fmt.Sprintf("job-%d", w.born)
 	sets := []workload.PodSet{set("node", 0, int32(rapid.IntRange(1, 3).Draw(t, "pods")), int64(rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "gpus")))}
@@ -80,6 +87,10 @@ func (w *world) create(t *rapid.T) {
 // reconcile does what Jobs does with an owner; the write that an action needs
 // fails if fail says so.
 func (w *world) reconcile(o *owner, fail bool) {
+	if o.group != nil {
+		w.reconcileGroup(o, fail)
+		return
+	}
 	var want action
 	if o.exists {
 		if o.wl == nil {
@@ -92,12 +103,21 @@ func (w *world) reconcile(o *owner, fail bool) {
 	if fail {
 		return
 	}
+	w.do(o, want)
+}
+
+// do carries an action out.
+func (w *world) do(o *owner, want action) {
 	switch want.do {
 	case doSuspend:
 		if want.eviction != nil {
 			w.change(o, isTrue(kueue.WorkloadEvicted))
 		}
-		o.job.Suspended = true
+		if o.group != nil {
+			w.evictGroup(o)
+		} else {
+			o.job.Suspended = true
+		}
 		w.stopped(o.job.Owner.UID)
 	case doResume:
 		o.job.Suspended = false
@@ -242,7 +262,11 @@ func (w *world) settleAll() {
 	for _, q := range asked {
 		_, at, _ := workload.SlotOf(q.pod)
 		o := w.ownerOf(q.owner)
-		w.Settled(q.owner, q.pod, o != nil && o.succeeded[at])
+		ok := o != nil && o.succeeded[at]
+		if o != nil && o.group != nil {
+			ok = slices.ContainsFunc(o.group.ended, func(p *corev1.Pod) bool { return p.UID == q.pod.UID })
+		}
+		w.Settled(q.owner, q.pod, ok)
 	}
 }
 
@@ -290,6 +314,8 @@ func (w *world) restart(podsFirst bool) {
 	}
 	for _, o := range w.owners {
 		switch {
+		case o.group != nil:
+			w.restoreGroup(o)
 		case !o.exists:
 			// The garbage collector's.
 			o.wl = nil

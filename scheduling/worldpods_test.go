@@ -17,6 +17,17 @@ type worldPod struct {
 }
 
 func (w *world) control(o *owner) {
+	if o.group != nil {
+		if o.exists {
+			w.makeGroup(o)
+			return
+		}
+		o.group.ended = nil
+		for _, p := range slices.Clone(o.pods) {
+			w.remove(o, p)
+		}
+		return
+	}
 	if !o.exists || o.job.Suspended || o.job.Finish != nil {
 		for _, p := range slices.Clone(o.pods) {
 			w.remove(o, p)
@@ -122,6 +133,11 @@ func (w *world) succeed(o *owner, p *worldPod) {
 		return
 	}
 	o.succeeded[p.slot] = true
+	if o.group != nil {
+		ended := p.bound.DeepCopy()
+		ended.Status.Phase = corev1.PodSucceeded
+		o.group.ended = append(o.group.ended, ended)
+	}
 	w.remove(o, p)
 }
 
