@@ -52,12 +52,18 @@ var (
 		Name: "muster_evictions_total", StabilityLevel: metrics.ALPHA,
 		Help: "Jobs stopped as a whole after they were admitted.",
 	}, []string{"reason"})
+	// HeldGPUSeconds counts what is held for pods that have not come yet.
+	HeldGPUSeconds = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_held_gpu_seconds_total", StabilityLevel: metrics.ALPHA,
+		Help: "GPUs of admitted jobs whose pods are not on their nodes yet, times the seconds that they were held.",
+	}, []string{"cluster_queue"})
 )
 
 // All are the metrics of the scheduler.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions,
+		HeldGPUSeconds,
 	}
 }
 

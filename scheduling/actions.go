@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -19,8 +21,9 @@ const (
 	doNothing doing = iota
 	doSuspend
 	doResume
-	// doForgive: the job has started; its failed starts count no more.
-	doForgive
+	// doReady: all pods of the job have been ready; its Workload says so, and
+	// its failed starts count no more.
+	doReady
 	// doRequeue: the job has left its nodes; its Workload becomes pending again.
 	doRequeue
 	// doFinish: the job has finished and left; its Workload says so.
@@ -81,7 +84,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	}
 	blocked := no
 	if blocked == nil && e.workload != nil && e.workload.Spec.Active != nil && !*e.workload.Spec.Active {
-		blocked = reason.New(reason.Deactivated, "the Workload is deactivated: spec.active is false")
+		blocked = reason.New(reason.Deactivated, "the Workload is deactivated: spec.active is false%s", deactivatedBecause(e.workload))
 	}
 	changed = changed || (e.blocked == nil) != (blocked == nil) || (blocked != nil && *blocked != *e.blocked)
 	e.blocked = blocked
@@ -100,6 +103,16 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	case blocked != nil && blocked.Class == reason.Deactivated:
 		l.evict(e, eviction{reason: kueue.WorkloadDeactivated, message: blocked.Message})
 	}
+}
+
+// deactivatedBecause is why we have deactivated a job, as the end of a
+// sentence; empty if someone else has.
+func deactivatedBecause(wl *kueue.Workload) string {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if c == nil || c.Status != metav1.ConditionTrue || !(eviction{reason: c.Reason}).deactivates() {
+		return ""
+	}
+	return ", because " + c.Message
 }
 
 // keepAdmitted is the reading of a job that is charged, with the pod sets that
@@ -163,8 +176,8 @@ func (l *Ledger) want(e *entry) action {
 			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
 		case job.Suspended && !job.Gated:
 			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
-		case !e.late() && starts(e.workload) > 0:
-			return action{do: doForgive}
+		case e.unsaidReady():
+			return action{do: doReady}
 		}
 	case Leaving:
 		switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,9 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	j.condition(wl, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", message)
 	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse, "QuotaReserved", "Previously: "+c.Message)
+	}
+	if a.state == Admitting {
+		j.sayWaiting(wl)
 	}
 	err := j.client.Status().Update(ctx, wl)
 	result := outcomeOf(err)
@@ -94,19 +98,38 @@ func admissionStatus(a admission) *kueue.Admission {
 
 // writeEviction says in the Workload that it is being stopped, before its
 // owner is suspended. A job that failed to start too often is deactivated
-// first, so that a crash in between cannot forget it.
+// first, so that a crash in between cannot forget it; one whose eviction says
+// that it is deactivated, after that, and a restart reads it from there.
 func (j *Jobs) writeEviction(ctx context.Context, uid types.UID, why eviction) error {
+	if err := j.sayEvicted(ctx, uid, why); err != nil || !why.deactivates() {
+		return err
+	}
+	return j.deactivate(ctx, uid)
+}
+
+func (j *Jobs) deactivate(ctx context.Context, uid types.UID) error {
+	wl := j.ledger.workloadOf(uid)
+	if wl == nil || wl.Spec.Active != nil && !*wl.Spec.Active {
+		return nil
+	}
+	stop := wl.DeepCopy()
+	stop.Spec.Active = new(false)
+	if err := j.client.Update(ctx, stop); err != nil {
+		return fmt.Errorf("deactivating Workload %s: %w", klog.KObj(wl), err)
+	}
+	j.ledger.observe(uid, stop)
+	return nil
+}
+
+func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) error {
 	wl := j.ledger.workloadOf(uid)
 	if wl == nil || apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
 		return nil
 	}
 	if why.backOff && j.tooManyStarts(wl) {
-		stop := wl.DeepCopy()
-		stop.Spec.Active = new(false)
-		if err := j.client.Update(ctx, stop); err != nil {
-			return fmt.Errorf("deactivating Workload %s: %w", klog.KObj(wl), err)
+		if err := j.deactivate(ctx, uid); err != nil {
+			return err
 		}
-		j.ledger.observe(uid, stop)
 		why.message += fmt.Sprintf("; it is deactivated after %d failed starts", *j.timing.BackoffLimit+1)
 		why.backOff = false
 	}
@@ -157,6 +180,8 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 			return
 		}
 		wl.Status.Admission = nil
+		j.countExecuted(wl)
+		j.sayWaiting(wl)
 		if wl.Spec.Active != nil && !*wl.Spec.Active {
 			// Who activates it again starts counting from zero.
 			wl.Status.RequeueState = nil
@@ -169,6 +194,22 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 	}
 	j.ledger.left(job.Owner.UID)
 	return nil
+}
+
+// countExecuted adds the admission that ends to the time for which a Workload
+// has been admitted. Who activates a job again whose time was up gives it all
+// of it anew.
+func (j *Jobs) countExecuted(wl *kueue.Workload) {
+	if !isAdmitted(wl) {
+		return
+	}
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if evicted != nil && evicted.Status == metav1.ConditionTrue && evicted.Reason == deactivatedDueTo+kueue.WorkloadMaximumExecutionTimeExceeded {
+		wl.Status.AccumulatedPastExecutionTimeSeconds = nil
+		return
+	}
+	const most = float64(math.MaxInt32)
+	wl.Status.AccumulatedPastExecutionTimeSeconds = new(int32(min(executed(wl, j.clock.Now()).Seconds(), most)))
 }
 
 // writeFinish says in the Workload that its job has ended, and only then ends

@@ -36,6 +36,7 @@ func (s *scene) jobsOn(t *testing.T, funcs interceptor.Funcs, objects ...client.
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&kueue.Workload{}).
 		WithIndex(&corev1.Pod{}, "status.phase", func(o client.Object) []string { return []string{string(o.(*corev1.Pod).Status.Phase)} }).
+		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
 		WithInterceptorFuncs(funcs).Build()
 	kinds := map[schema.GroupKind]workload.Kind{}
 	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(corev1.DefaultSchedulerName)}) {

@@ -126,12 +126,7 @@ func (e *entry) occupied() bool {
 // pods are due from admission on; a later phase's are due once one of them
 // exists, since they may wait for hours for the phase before.
 func (e *entry) late() bool {
-	due := map[int]bool{0: true}
-	for _, set := range e.sets {
-		if slices.ContainsFunc(set.slots, func(s *slot) bool { return s.pod != nil }) {
-			due[set.set.Phase] = true
-		}
-	}
+	due := e.due()
 	for _, set := range e.sets {
 		missing := func(s *slot) bool { return !s.bound && !s.done }
 		if due[set.set.Phase] && slices.ContainsFunc(set.slots, missing) {
@@ -139,6 +134,17 @@ func (e *entry) late() bool {
 		}
 	}
 	return false
+}
+
+// due are the phases whose pods should be on their nodes.
+func (e *entry) due() map[int]bool {
+	due := map[int]bool{0: true}
+	for _, set := range e.sets {
+		if slices.ContainsFunc(set.slots, func(s *slot) bool { return s.pod != nil }) {
+			due[set.set.Phase] = true
+		}
+	}
+	return due
 }
 
 // group is the pod sets that start together with the named one: those of the

@@ -52,6 +52,9 @@ type Jobs struct {
 type Timing struct {
 	// StartTimeout bounds the time from admission until every pod is bound.
 	StartTimeout time.Duration
+	// ReadyTimeout bounds the time from then until every pod has been ready;
+	// 0 is no bound.
+	ReadyTimeout time.Duration
 	// BackoffBase, doubled for each failed start up to BackoffMax, is how long
 	// a job waits that did not start.
 	BackoffBase, BackoffMax time.Duration
@@ -211,6 +214,9 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 	if err != nil || no != nil {
 		return nil, no, err
 	}
+	if _, no := workload.MaxExecutionSeconds(job); no != nil {
+		return nil, no, nil
+	}
 	want := workload.NewWorkload(job, priority, ref)
 	have := j.ledger.workloadOf(job.Owner.UID)
 	if have == nil {
@@ -261,6 +267,7 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 	}
 	changed.Spec.PodSets, changed.Spec.QueueName = want.Spec.PodSets, want.Spec.QueueName
 	changed.Spec.Priority, changed.Spec.PriorityClassRef = want.Spec.Priority, want.Spec.PriorityClassRef
+	changed.Spec.MaximumExecutionTimeSeconds = want.Spec.MaximumExecutionTimeSeconds
 	if err := j.client.Update(ctx, changed); err != nil {
 		return nil, nil, fmt.Errorf("updating Workload %s to its job: %w", klog.KObj(want), err)
 	}
@@ -271,6 +278,7 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 func matches(have, want *kueue.Workload, job *workload.Job) bool {
 	return workload.SamePodSets(have, job) && have.Spec.QueueName == want.Spec.QueueName &&
 		equality.Semantic.DeepEqual(have.Spec.Priority, want.Spec.Priority) &&
+		equality.Semantic.DeepEqual(have.Spec.MaximumExecutionTimeSeconds, want.Spec.MaximumExecutionTimeSeconds) &&
 		equality.Semantic.DeepEqual(have.Spec.PriorityClassRef, want.Spec.PriorityClassRef)
 }
 
@@ -310,8 +318,11 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			j.note(job, "Resumed", "it was suspended while it is admitted, and is resumed; to stop it, set spec.active of its Workload to false")
 		}
 		return nil
-	case doForgive:
-		return j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) { wl.Status.RequeueState = nil })
+	case doReady:
+		return j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) {
+			wl.Status.RequeueState = nil
+			j.sayReady(wl)
+		})
 	case doRequeue:
 		return j.writeRequeue(ctx, job)
 	case doFinish:

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,13 @@ func (l *Ledger) evict(e *entry, why eviction) {
 	l.leave(e, why.message)
 	l.enqueue(e)
 }
+
+// deactivatedDueTo is the head of Kueue's Evicted reasons of jobs that are
+// deactivated with their eviction; the cause follows.
+const deactivatedDueTo = kueue.WorkloadDeactivated + "DueTo"
+
+// deactivates says that the job is not to come back by itself.
+func (w eviction) deactivates() bool { return strings.HasPrefix(w.reason, deactivatedDueTo) }
 
 // failToStart releases an admitted job whose owner cannot be resumed.
 func (l *Ledger) failToStart(uid types.UID, message string) {

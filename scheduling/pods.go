@@ -256,12 +256,13 @@ func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 	if !ok || set == nil {
 		return
 	}
-	set.succeeded++
-	if s := set.retire(w); s != nil {
+	if s := set.succeed(w); s != nil {
 		l.dropHold(s)
 		l.wake(e, set.set.Phase)
 		l.effects.Sync(keyOf(e.job.Owner))
 		l.roomCame(true)
+	} else if e.unsaidReady() {
+		l.effects.Sync(keyOf(e.job.Owner))
 	}
 	l.enqueue(e)
 }

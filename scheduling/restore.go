@@ -174,11 +174,11 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	for _, pod := range succeeded {
 		if w, ok := slotIn(pod); ok {
 			if set := e.set(w.PodSet); set != nil {
-				set.succeeded++
-				set.retire(w)
+				set.succeed(w)
 			}
 		}
 	}
+	e.readyAgain()
 	e.move(evRestored)
 	e.resumed = !job.Suspended
 	if job.PodOwnerUID != "" {

@@ -296,6 +296,15 @@ func (s *scene) stop(j *workload.Job, why eviction) {
 	s.evict(s.jobs[j.Owner.UID], why)
 }
 
+// expire gives up, as the ticker does, the jobs that have not started in time.
+func (s *scene) expire(start time.Duration) { s.giveUpLate(Timing{StartTimeout: start}) }
+
+func (s *scene) giveUpLate(t Timing) {
+	for _, late := range s.tick(t) {
+		s.giveUp(late.job.Owner.UID, t, "")
+	}
+}
+
 // used are the GPUs charged to the queue.
 func (s *scene) used() int64 {
 	s.mu.Lock()

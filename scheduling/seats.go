@@ -29,7 +29,7 @@ func (l *Ledger) place(e *entry) {
 		if s.done {
 			// Its set begins again (a JobSet restart): the slot's room was
 			// given away, so a new node is looked for.
-			s.done, s.node = false, ""
+			s.done, s.wasReady, s.node = false, true, ""
 			set.succeeded = max(0, set.succeeded-1)
 			l.replan(e)
 		}
@@ -46,6 +46,7 @@ func (l *Ledger) place(e *entry) {
 // occupy records that the pod of a slot is on a node.
 func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	s.pod = pod
+	l.sawReady(e, s)
 	if s.bound {
 		return
 	}

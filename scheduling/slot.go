@@ -1,6 +1,8 @@
 package scheduling
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/workload"
@@ -30,6 +32,9 @@ type slot struct {
 	unwritten bool
 	// done: a pod of this slot has succeeded, none will come again.
 	done bool
+	// wasReady: a pod of this slot has been ready since the admission, or has
+	// succeeded.
+	wasReady bool
 }
 
 // occupied says that a real pod takes up, or is about to take up, room.
@@ -47,6 +52,11 @@ type setSlots struct {
 	// tolerations are what pods that exist before the admission must have been
 	// given before they are let in.
 	tolerations []corev1.Toleration
+	// gpus is what each pod asks for.
+	gpus int64
+	// startedAt is when all pods of the set's phase were first on their nodes;
+	// zero before, as far as the last tick knows.
+	startedAt time.Time
 }
 
 // admits says that the pod has been given what the set's flavors ask for.
@@ -57,7 +67,7 @@ func (s *setSlots) admits(pod *corev1.Pod) bool {
 // newSet returns slots on the nodes named, one for each pod of the set. Slots
 // beyond the nodes are lost.
 func newSet(ps workload.PodSet, nodes []string) *setSlots {
-	set := &setSlots{set: ps}
+	set := &setSlots{set: ps, gpus: workload.GPUs(workload.Requests(&ps.Template))}
 	for i := range int(ps.Count) {
 		s := &slot{set: set, index: i}
 		if i < len(nodes) {
@@ -100,6 +110,17 @@ func (s *setSlots) free(w workload.Slot) *slot {
 		}
 	}
 	return done
+}
+
+// succeed takes in that a pod of the set has succeeded. It returns the slot that
+// is done with it, nil if there is none.
+func (s *setSlots) succeed(w workload.Slot) *slot {
+	s.succeeded++
+	sl := s.retire(w)
+	if sl == nil {
+		s.credit(w)
+	}
+	return sl
 }
 
 // retire marks a slot as done after a pod of it has succeeded, if the set has

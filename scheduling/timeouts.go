@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,22 +9,25 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/workload"
 )
 
-// watchTimeouts looks once a second for jobs that have not started in time
-// and for jobs whose back-off is over.
+// watchTimeouts looks once a second for jobs that have run out of time and for
+// jobs whose back-off is over.
 func (j *Jobs) watchTimeouts(ctx context.Context) {
 	tick := j.clock.NewTicker(time.Second)
 	defer tick.Stop()
+	last := j.clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C():
-			j.ledger.expire(j.timing.StartTimeout)
+			now := j.clock.Now()
+			j.countHeld(now.Sub(last))
+			last = now
+			j.expire(ctx)
 			j.freeOrphans(ctx)
 			j.countUnmanaged()
 			// Some reasons are worth telling only when they last.
@@ -73,37 +75,6 @@ func (l *Ledger) oldStrays(age time.Duration) map[types.UID]*corev1.Pod {
 		}
 	}
 	return out
-}
-
-// expire releases, whole, the jobs in which a pod that should be on its node
-// has not been there for timeout.
-func (l *Ledger) expire(timeout time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock.Now()
-	l.renew()
-	for e := range l.waits.sleeping {
-		l.enqueue(e)
-	}
-	for e := range l.waits.charged {
-		switch {
-		case e.state != Admitted || !e.late():
-			e.lateSince = time.Time{}
-			if e.state == Admitted && starts(e.workload) > 0 {
-				// It has started: failures before this count no more.
-				l.effects.Sync(keyOf(e.job.Owner))
-			}
-		case e.lateSince.IsZero():
-			e.lateSince = now
-		case now.Sub(e.lateSince) >= timeout:
-			bound, all := e.progress()
-			l.evict(e, eviction{
-				reason:  kueue.WorkloadEvictedByPodsReadyTimeout,
-				message: fmt.Sprintf("only %d of %d pods came onto their nodes in %s; all are released and the job is tried again", bound, all, timeout),
-				backOff: true,
-			})
-		}
-	}
 }
 
 // progress is the number of slots with a pod on its node, of all.

@@ -29,6 +29,9 @@ type Job struct {
 	// PodPriorityClass is the PriorityClass that the pod templates name;
 	// it counts only where PriorityClass is empty.
 	PodPriorityClass string
+	// MaxExecTime is the label kueue.x-k8s.io/max-exec-time-seconds as it was
+	// written, nil without it; MaxExecutionSeconds reads it.
+	MaxExecTime *string
 	// PodOwnerUID is the UID that the job's pods carry in the label
 	// jobset.sigs.k8s.io/jobset-uid: the JobSet's, which is a TrainJob's child.
 	// Empty while there is no JobSet yet. SlotOf returns the same value.

@@ -13,10 +13,11 @@ import (
 	"github.com/muster-gpu/muster/api/reason"
 )
 
-// The labels by which an owner asks for a queue and a priority: Kueue's.
+// The labels by which an owner asks for a queue, a priority and an end: Kueue's.
 const (
 	QueueLabel         = "kueue.x-k8s.io/queue-name"
 	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
+	MaxExecTimeLabel   = "kueue.x-k8s.io/max-exec-time-seconds"
 )
 
 // ErrNotSuspended is returned (wrapped) by Resume for an owner that runs
@@ -80,6 +81,7 @@ func newJob(gvk schema.GroupVersionKind, obj client.Object) *Job {
 		},
 		Queue:         obj.GetLabels()[QueueLabel],
 		PriorityClass: obj.GetLabels()[PriorityClassLabel],
+		MaxExecTime:   maxExecTime(obj),
 		Created:       obj.GetCreationTimestamp().Time,
 		Deleting:      obj.GetDeletionTimestamp() != nil,
 	}

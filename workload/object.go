@@ -52,8 +52,9 @@ func WorkloadName(o Owner) string {
 // NewWorkload is the Workload that stands for a job, not yet written anywhere:
 // owned by the job's owner, active, without status. priority and class are
 // those of Priority. The job must have at least one pod set, which a Job read
-// without a reason has.
+// without a reason has. A maximum execution time that cannot be read is left out.
 func NewWorkload(job *Job, priority int32, class *kueue.PriorityClassRef) *kueue.Workload {
+	limit, _ := MaxExecutionSeconds(job)
 	return &kueue.Workload{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
 		ObjectMeta: workloadMeta(job),
@@ -63,6 +64,8 @@ func NewWorkload(job *Job, priority int32, class *kueue.PriorityClassRef) *kueue
 			Priority:         &priority,
 			PriorityClassRef: class,
 			PodSets:          workloadPodSets(job),
+
+			MaximumExecutionTimeSeconds: limit,
 		},
 	}
 }

@@ -95,6 +95,10 @@ type Admission struct {
 	// StartTimeout is how long a pod that should be on its node may be missing
 	// there before the whole job is released.
 	StartTimeout metav1.Duration `json:"startTimeout"`
+	// ReadyTimeout is how long pods that start together and are all on their
+	// nodes may take until each has been ready, or has succeeded, before the
+	// whole job is released; 0 means for ever.
+	ReadyTimeout metav1.Duration `json:"readyTimeout"`
 	// BarrierTimeout is how long the first pods of a start group wait for the
 	// others before they bind.
 	BarrierTimeout metav1.Duration `json:"barrierTimeout"`
@@ -133,6 +137,7 @@ func DefaultScheduler() *SchedulerConfiguration {
 		Admission: Admission{
 			PassBudget:     duration(20 * time.Millisecond),
 			StartTimeout:   duration(5 * time.Minute),
+			ReadyTimeout:   duration(30 * time.Minute),
 			BarrierTimeout: duration(10 * time.Second),
 			Requeue: Requeue{
 				BackoffBase: duration(time.Minute),

@@ -119,6 +119,7 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		Unqueued:       workload.Unqueued(c.Unqueued),
 		Timing: scheduling.Timing{
 			StartTimeout: c.Admission.StartTimeout.Duration,
+			ReadyTimeout: c.Admission.ReadyTimeout.Duration,
 			BackoffBase:  c.Admission.Requeue.BackoffBase.Duration,
 			BackoffMax:   c.Admission.Requeue.BackoffMax.Duration,
 			BackoffLimit: c.Admission.Requeue.LimitCount,

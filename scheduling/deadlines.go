@@ -1,0 +1,195 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// lapse is a deadline that an admitted job has let pass.
+type lapse struct {
+	job      *workload.Job
+	eviction eviction
+	// admitted is since when the job is admitted.
+	admitted time.Time
+	// uncreated: a pod that is missing on its node was not created.
+	uncreated bool
+}
+
+// expire releases, whole, the jobs that have let a deadline pass. What kept
+// their pods from being created is asked off the Ledger's lock.
+func (j *Jobs) expire(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refusalBound)
+	defer cancel()
+	for _, late := range j.ledger.tick(j.timing) {
+		cause := ""
+		if late.uncreated {
+			cause = j.refusal(ctx, late.job, late.admitted)
+		}
+		j.ledger.giveUp(late.job.Owner.UID, j.timing, cause)
+	}
+}
+
+// tick does what time brings about, and returns the jobs that have let a
+// deadline pass; they are to be given up.
+func (l *Ledger) tick(t Timing) []lapse {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	l.renew()
+	for e := range l.waits.sleeping {
+		l.enqueue(e)
+	}
+	var out []lapse
+	for e := range l.waits.charged {
+		e.runClocks(now)
+		if e.unsaidReady() {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
+		if late := e.lapse(now, t); late != nil {
+			out = append(out, *late)
+		}
+	}
+	return out
+}
+
+// giveUp releases a job, whole, if the deadline is still passed. cause is why
+// pods of it were not created, empty if that is not known.
+func (l *Ledger) giveUp(uid types.UID, t Timing, cause string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil {
+		return
+	}
+	now := l.clock.Now()
+	e.runClocks(now)
+	late := e.lapse(now, t)
+	if late == nil {
+		return
+	}
+	why := late.eviction
+	if late.uncreated && cause != "" {
+		why.message += "; a pod could not be created: " + cause
+	}
+	l.evict(e, why)
+}
+
+// runClocks starts and stops the clocks of a job.
+func (e *entry) runClocks(now time.Time) {
+	if e.state != Admitted || !e.late() {
+		e.lateSince = time.Time{}
+	} else if e.lateSince.IsZero() {
+		e.lateSince = now
+	}
+	if e.state != Admitted {
+		return
+	}
+	for _, set := range e.sets {
+		if set.startedAt.IsZero() && e.started(set.set.Phase) {
+			set.startedAt = e.startedAt(set.set.Phase, now)
+		}
+	}
+}
+
+// lapse is the deadline that a job has let pass, nil if there is none.
+func (e *entry) lapse(now time.Time, t Timing) *lapse {
+	if e.state != Admitted {
+		return nil
+	}
+	late := lapse{job: e.job, admitted: admittedAt(e.workload)}
+	if limit, over := e.overran(now); over {
+		late.eviction = eviction{
+			reason:  deactivatedDueTo + kueue.WorkloadMaximumExecutionTimeExceeded,
+			message: fmt.Sprintf("it has used up its maximum execution time of %s", limit),
+		}
+		return &late
+	}
+	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
+	if !e.lateSince.IsZero() && now.Sub(e.lateSince) >= t.StartTimeout {
+		bound, all := e.progress()
+		late.uncreated = e.uncreated()
+		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s; %s", bound, all, t.StartTimeout, released)
+		return &late
+	}
+	for _, set := range e.sets {
+		phase := set.set.Phase
+		if t.ReadyTimeout == 0 || set.startedAt.IsZero() || now.Sub(set.startedAt) < t.ReadyTimeout || !e.started(phase) {
+			continue
+		}
+		if ready, all := e.readiness(phase); ready < all {
+			late.eviction.message = fmt.Sprintf("only %d of %d pods became ready within %s on their nodes%s; %s",
+				ready, all, t.ReadyTimeout, e.notReady(phase), released)
+			return &late
+		}
+	}
+	return nil
+}
+
+const released = "all are released and the job is tried again"
+
+// overran says that the job has been admitted for longer in all than it may
+// be, and how long it may.
+func (e *entry) overran(now time.Time) (limit time.Duration, over bool) {
+	if !isAdmitted(e.workload) || e.workload.Spec.MaximumExecutionTimeSeconds == nil {
+		return 0, false
+	}
+	limit = seconds(e.workload.Spec.MaximumExecutionTimeSeconds)
+	return limit, executed(e.workload, now) >= limit
+}
+
+// executed is how long a Workload has been admitted in all.
+func executed(wl *kueue.Workload, now time.Time) time.Duration {
+	past := seconds(wl.Status.AccumulatedPastExecutionTimeSeconds)
+	if !isAdmitted(wl) {
+		return past
+	}
+	return past + max(0, now.Sub(admittedAt(wl)))
+}
+
+func seconds(n *int32) time.Duration {
+	if n == nil {
+		return 0
+	}
+	return time.Duration(*n) * time.Second
+}
+
+// uncreated says that a pod which should be on its node does not exist.
+func (e *entry) uncreated() bool {
+	due := e.due()
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if due[set.set.Phase] && s.pod == nil && !s.done {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// notReady names the first pod of a phase that has not been ready, and what its
+// container waits for, as the end of a sentence; empty where it says nothing.
+func (e *entry) notReady(phase int) string {
+	for _, set := range e.group(phase) {
+		for _, s := range set.slots {
+			if s.hasBeenReady() || s.pod == nil {
+				continue
+			}
+			for _, statuses := range [][]corev1.ContainerStatus{s.pod.Status.InitContainerStatuses, s.pod.Status.ContainerStatuses} {
+				for i := range statuses {
+					if w := statuses[i].State.Waiting; w != nil && w.Reason != "" {
+						return strings.TrimSuffix(fmt.Sprintf("; pod %s waits: %s, %s", s.pod.Name, w.Reason, shorten(w.Message)), ", ")
+					}
+				}
+			}
+		}
+	}
+	return ""
+}

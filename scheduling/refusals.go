@@ -1,0 +1,111 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+const (
+	// refusalBound is how long, once a second, the events of the jobs that are
+	// given up may take to be read.
+	refusalBound = 5 * time.Second
+	// failedCreate is the reason with which controllers tell that the API
+	// server did not take a pod.
+	failedCreate = "FailedCreate"
+)
+
+// refusal is what was last said, since the time given, by those who create the
+// pods of a job, of why they could not: a ResourceQuota, Pod Security, a
+// webhook. It is empty where nobody said anything, or it cannot be read.
+func (j *Jobs) refusal(ctx context.Context, job *workload.Job, since time.Time) string {
+	message, err := j.lastRefusal(ctx, job, since)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Looking for why pods were not created", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
+		return ""
+	}
+	return message
+}
+
+func (j *Jobs) lastRefusal(ctx context.Context, job *workload.Job, since time.Time) (string, error) {
+	creators, err := j.creators(ctx, job)
+	if err != nil {
+		return "", err
+	}
+	list := &corev1.EventList{}
+	err = j.client.List(ctx, list, client.InNamespace(job.Owner.Namespace), client.MatchingFields{"reason": failedCreate})
+	if err != nil {
+		return "", fmt.Errorf("listing events: %w", err)
+	}
+	// Events have the time in seconds.
+	newest, message := since.Truncate(time.Second), ""
+	for i := range list.Items {
+		ev := &list.Items[i]
+		if at := lastSeen(ev); creators.Has(ev.InvolvedObject.UID) && !at.Before(newest) {
+			newest, message = at, ev.Message
+		}
+	}
+	for _, head := range []string{"(combined from similar events): ", "Error creating: "} {
+		message = strings.TrimPrefix(message, head)
+	}
+	return shorten(message), nil
+}
+
+// creators are the UIDs of the objects that create a job's pods: the owner, the
+// JobSet below it, and the Jobs below that.
+func (j *Jobs) creators(ctx context.Context, job *workload.Job) (sets.Set[types.UID], error) {
+	out := sets.New(job.Owner.UID)
+	if job.PodOwnerUID == "" {
+		return out, nil
+	}
+	out.Insert(job.PodOwnerUID)
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
+	err := j.client.List(ctx, list, client.InNamespace(job.Owner.Namespace), client.MatchingLabels{jobset.JobSetUIDKey: string(job.PodOwnerUID)})
+	if err != nil {
+		return nil, fmt.Errorf("listing the Jobs of %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+	}
+	for i := range list.Items {
+		// Labels can be written by anyone.
+		if o := metav1.GetControllerOfNoCopy(&list.Items[i]); o != nil && out.Has(o.UID) {
+			out.Insert(list.Items[i].UID)
+		}
+	}
+	return out, nil
+}
+
+// lastSeen is when an event was told last, of either of the two events APIs.
+func lastSeen(ev *corev1.Event) time.Time {
+	last := ev.CreationTimestamp.Time
+	times := []time.Time{ev.LastTimestamp.Time, ev.EventTime.Time}
+	if ev.Series != nil {
+		times = append(times, ev.Series.LastObservedTime.Time)
+	}
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
+
+// shorten cuts what others say to what an event can hold beside our own words.
+func shorten(s string) string {
+	const most = 512
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
