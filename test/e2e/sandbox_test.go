@@ -104,13 +104,17 @@ type cluster struct {
 
 // up runs a sandbox of four 8-GPU nodes with everything in it until the test
 // ends. Whatever the test does, what must always hold must hold.
-func up(t *testing.T, name string) *cluster {
+func up(t *testing.T, name string, change ...func(*sandbox.Options)) *cluster {
 	t.Helper()
 	bin := binaries(t)
 	dir := folder(t, name)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	s, err := sandbox.Up(ctx, sandbox.Options{Dir: dir, BinDir: bin})
+	options := sandbox.Options{Dir: dir, BinDir: bin}
+	for _, c := range change {
+		c(&options)
+	}
+	s, err := sandbox.Up(ctx, options)
 	if err != nil {
 		t.Fatalf("starting the sandbox: %v", err)
 	}

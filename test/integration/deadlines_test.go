@@ -3,11 +3,14 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -25,8 +28,12 @@ func init() {
 			e.Create(t, js)
 			e.runs(t, js, 4)
 			e.condition(t, js, kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForStart, "")
-			e.ready(t, js, true, 3)
-			e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "only 3 of 4 pods became ready within 3s")
+			testcluster.Eventually(t, "the job to be released with three ready pods", func(ctx context.Context) error {
+				if err := e.setReady(ctx, js, true, 3); client.IgnoreNotFound(err) != nil {
+					return err
+				}
+				return e.evicted(ctx, js, "only 3 of 4 pods became ready within 3s")
+			})
 			e.event(t, js, "Suspended", "only 3 of 4 pods became ready within 3s")
 			e.startedAgain(t, js)
 			wl, err := e.workload(t.Context(), js)
@@ -87,7 +94,7 @@ func init() {
 			js.Labels["kueue.x-k8s.io/max-exec-time-seconds"] = "1h"
 			e.Create(t, js)
 			e.event(t, js, "Pending", `pending: the label kueue.x-k8s.io/max-exec-time-seconds is "1h"`)
-			e.usage(t, "team", 0, 0, 0)
+			e.usage(t, "team", 0, 0, 1)
 		}},
 		scenario{name: "a job of which a pod cannot be created says who refuses it", configure: func(c *configv1alpha1.SchedulerConfiguration) {
 			c.Admission.StartTimeout.Duration = 4 * time.Second
@@ -98,13 +105,20 @@ func init() {
 			e.jobs.Withhold("gang-node-0-3", true)
 			e.Create(t, js)
 			e.condition(t, js, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", "")
-			now := metav1.Now()
-			e.Create(t, &corev1.Event{
+			refused := &corev1.Event{
 				ObjectMeta:     metav1.ObjectMeta{Namespace: e.namespace, Name: "refused"},
 				InvolvedObject: corev1.ObjectReference{APIVersion: jobset.SchemeGroupVersion.String(), Kind: "JobSet", Namespace: e.namespace, Name: js.Name, UID: js.UID},
-				Reason:         "FailedCreate", Message: "Error creating: exceeded quota: team-quota", Type: corev1.EventTypeWarning, FirstTimestamp: now, LastTimestamp: now,
+				Reason:         "FailedCreate", Message: "Error creating: exceeded quota: team-quota", Type: corev1.EventTypeWarning,
+			}
+			e.Create(t, refused)
+			testcluster.Eventually(t, "the job to be released with the reason", func(ctx context.Context) error {
+				// Who is refused tries again, and says so.
+				refused.LastTimestamp = metav1.Now()
+				if err := e.Client.Update(ctx, refused); err != nil {
+					return err
+				}
+				return e.evicted(ctx, js, "a pod could not be created: exceeded quota: team-quota")
 			})
-			e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "a pod could not be created: exceeded quota: team-quota")
 			e.event(t, js, "Suspended", "only 0 of 4 pods came onto their nodes in 4s")
 			e.jobs.Withhold("gang-node-0-3", false)
 			e.runs(t, js, 4)
@@ -114,6 +128,20 @@ func init() {
 
 func readyWithin(d time.Duration) func(*configv1alpha1.SchedulerConfiguration) {
 	return func(c *configv1alpha1.SchedulerConfiguration) { c.Admission.ReadyTimeout.Duration = d }
+}
+
+// evicted is nil once a JobSet is evicted for not starting; part must be in the
+// message.
+func (e *env) evicted(ctx context.Context, js *jobset.JobSet, part string) error {
+	wl, err := e.workload(ctx, js)
+	if err != nil {
+		return err
+	}
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != kueue.WorkloadEvictedByPodsReadyTimeout || !strings.Contains(c.Message, part) {
+		return fmt.Errorf("the condition is %+v", c)
+	}
+	return nil
 }
 
 // ready has n pods of a JobSet be ready, or no longer, as their kubelets would.
@@ -135,7 +163,7 @@ func (e *env) setReady(ctx context.Context, js *jobset.JobSet, is bool, n int) e
 	}
 	for i := range pods[:n] {
 		was := pods[i].DeepCopy()
-		pods[i].Status.Conditions = append(pods[i].Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now()})
+		podutil.UpdatePodCondition(&pods[i].Status, &corev1.PodCondition{Type: corev1.PodReady, Status: status})
 		if err := e.Client.Status().Patch(ctx, &pods[i], client.StrategicMergeFrom(was)); err != nil {
 			return err
 		}
@@ -159,11 +187,9 @@ func (e *env) startedAgain(t *testing.T, js *jobset.JobSet) {
 		if err != nil {
 			return err
 		}
-		for _, c := range wl.Status.Conditions {
-			if c.Type == kueue.WorkloadPodsReady && c.Status == metav1.ConditionTrue {
-				return nil
-			}
+		if !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady) {
+			return fmt.Errorf("its conditions are %+v", wl.Status.Conditions)
 		}
-		return fmt.Errorf("its conditions are %+v", wl.Status.Conditions)
+		return nil
 	})
 }

@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/internal/sandbox"
+)
+
+// hasty is a scheduler that gives up soon, and tries again late enough for
+// others to come first.
+const hasty = `
+apiVersion: config.muster.dev/v1alpha1
+kind: SchedulerConfiguration
+profiles: [muster, default-scheduler]
+admission:
+  startTimeout: 8s
+  readyTimeout: 10m
+  requeue: {backoffBase: 20s, limitCount: null}
+`
+
+// TestDeadlines tells, on one sandbox with a hasty scheduler, what becomes of
+// jobs that do not start or do not end in time.
+func TestDeadlines(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(config, []byte(hasty), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := up(t, "deadlines", func(o *sandbox.Options) { o.Config = config })
+	for i, story := range []struct {
+		name string
+		tell func(*testing.T, team)
+	}{
+		{"a ResourceQuota that refuses one of four pods is named, and the job runs once it is raised", resourceQuota},
+		{"a job is ready when all its pods are, and is deactivated when its time is up", timeUp},
+	} {
+		t.Run(story.name, func(t *testing.T) {
+			tm := team{cluster: c, namespace: fmt.Sprintf("deadline-%d", i)}
+			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.holds(t) })
+			t.Cleanup(func() { tm.removeAll(t) })
+			story.tell(t, tm)
+		})
+	}
+}
+
+func resourceQuota(t *testing.T, tm team) {
+	tm.queueUp(t, "q", 16)
+	limit := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: tm.namespace, Name: "team-quota"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/pods": resource.MustParse("3")}},
+	}
+	if err := tm.client.Create(t.Context(), limit); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the ResourceQuota to be enforced", func(ctx context.Context) error {
+		if err := tm.client.Get(ctx, client.ObjectKeyFromObject(limit), limit); err != nil || len(limit.Status.Hard) == 0 {
+			return fmt.Errorf("its status is %+v (%v)", limit.Status, err)
+		}
+		return nil
+	})
+	tm.create(t, job{name: "four", queue: "q", nodes: 4, gpus: 4})
+	tm.usage(t, "q", 16, 1, 0)
+	tm.create(t, job{name: "one", queue: "q", nodes: 1, gpus: 8})
+	tm.usage(t, "q", 16, 1, 1)
+
+	// Nobody but the ResourceQuota is to blame, and the user reads it.
+	for _, part := range []string{"only 0 of 4 pods came onto their nodes in 8s", "is forbidden: exceeded quota: team-quota", "limited: count/pods=3"} {
+		tm.told(t, "four", "Suspended", part)
+	}
+	wl, err := tm.workload(t.Context(), "four")
+	if err != nil || wl == nil {
+		t.Fatalf("no Workload (%v)", err)
+	}
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c == nil || c.Reason != kueue.WorkloadEvictedByPodsReadyTimeout || !strings.Contains(c.Message, "team-quota") {
+		t.Errorf("the condition Evicted is %+v", c)
+	}
+	tm.runs(t, "one", 1)
+	tm.usage(t, "q", 8, 1, 1)
+
+	raised := limit.DeepCopy()
+	raised.Spec.Hard["count/pods"] = resource.MustParse("10")
+	if err := tm.client.Patch(t.Context(), raised, client.MergeFrom(limit)); err != nil {
+		t.Fatal(err)
+	}
+	tm.end(t, "one")
+	tm.finishes(t, "one")
+	tm.runs(t, "four", 4)
+	tm.usage(t, "q", 16, 1, 0)
+}
+
+func timeUp(t *testing.T, tm team) {
+	tm.queueUp(t, "q", 16)
+	bounded := tm.object(job{name: "bounded", queue: "q", nodes: 2, gpus: 8})
+	bounded.SetLabels(map[string]string{"kueue.x-k8s.io/queue-name": "q", "kueue.x-k8s.io/max-exec-time-seconds": "15"})
+	if err := tm.client.Create(t.Context(), bounded); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "bounded to be ready", func(ctx context.Context) error {
+		wl, err := tm.workload(ctx, "bounded")
+		if err != nil || wl == nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady) {
+			return fmt.Errorf("it is not: %s (%v)", tm.describe(ctx, "bounded"), err)
+		}
+		return nil
+	})
+	tm.waits(t, "bounded", "Deactivated", "because it has used up its maximum execution time of 15s")
+	tm.told(t, "bounded", "Suspended", "it has used up its maximum execution time of 15s")
+	tm.usage(t, "q", 0, 0, 1)
+}
+
+// told waits for an event of a TrainJob whose note has part in it.
+func (tm team) told(t *testing.T, name, why, part string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("event %s with %q of %s", why, part, name), func(ctx context.Context) error {
+		var events eventsv1.EventList
+		if err := tm.client.List(ctx, &events, client.InNamespace(tm.namespace)); err != nil {
+			return err
+		}
+		var notes []string
+		for _, event := range events.Items {
+			if event.Regarding.Kind != "TrainJob" || event.Regarding.Name != name {
+				continue
+			}
+			if event.Reason == why && strings.Contains(event.Note, part) {
+				return nil
+			}
+			notes = append(notes, event.Reason+": "+event.Note)
+		}
+		return fmt.Errorf("its events are %q", notes)
+	})
+}
