@@ -200,9 +200,6 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 // has been admitted. Who activates a job again whose time was up gives it all
 // of it anew.
 func (j *Jobs) countExecuted(wl *kueue.Workload) {
-	if !isAdmitted(wl) {
-		return
-	}
 	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
 	if evicted != nil && evicted.Status == metav1.ConditionTrue && evicted.Reason == deactivatedDueTo+kueue.WorkloadMaximumExecutionTimeExceeded {
 		wl.Status.AccumulatedPastExecutionTimeSeconds = nil

@@ -121,6 +121,7 @@ func TestReadyTimeout(t *testing.T) {
 			wait(20 * time.Minute)
 			s.gone(bound[0])
 			s.settle(false)
+			wait(0)
 			s.bindAll(pod(j, "node", 0, "second-0"))
 			wait(10 * time.Minute)
 		}, want: "only 3 of 4 pods became ready within 30m0s on their nodes; all are released and the job is tried again"},
