@@ -119,18 +119,31 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s; %s", bound, all, t.StartTimeout, released)
 		return &late
 	}
+	if phase, over := e.neverReady(now, t.ReadyTimeout); over {
+		ready, all := e.readiness(phase)
+		late.eviction.message = fmt.Sprintf("only %d of %d pods became ready within %s on their nodes%s; %s",
+			ready, all, t.ReadyTimeout, e.notReady(phase), released)
+		return &late
+	}
+	return nil
+}
+
+// neverReady is a phase whose pods have all been on their nodes for the time
+// given, and not all of which have been ready; 0 is no time.
+func (e *entry) neverReady(now time.Time, timeout time.Duration) (phase int, over bool) {
+	if timeout == 0 || saysReady(e.workload) {
+		return 0, false
+	}
 	for _, set := range e.sets {
 		phase := set.set.Phase
-		if t.ReadyTimeout == 0 || set.startedAt.IsZero() || now.Sub(set.startedAt) < t.ReadyTimeout || !e.started(phase) {
+		if set.startedAt.IsZero() || now.Sub(set.startedAt) < timeout || !e.started(phase) {
 			continue
 		}
 		if ready, all := e.readiness(phase); ready < all {
-			late.eviction.message = fmt.Sprintf("only %d of %d pods became ready within %s on their nodes%s; %s",
-				ready, all, t.ReadyTimeout, e.notReady(phase), released)
-			return &late
+			return phase, true
 		}
 	}
-	return nil
+	return 0, false
 }
 
 const released = "all are released and the job is tried again"

@@ -139,6 +139,19 @@ func TestReadyTimeout(t *testing.T) {
 			s.settle(true)
 			wait(never)
 		}},
+		"also when its set begins again": {live: func(s *scene, j *workload.Job, wait func(time.Duration)) {
+			bound := all(s, j)
+			s.become(true, bound[1:]...)
+			s.gone(bound[0])
+			s.settle(true)
+			again := pod(j, "node", 0, "second-0")
+			s.Seen(again)
+			sl := s.slot(j, "node", 0)
+			s.entry(j).moveTo(sl, "node-0")
+			sl.unwritten = false
+			s.bindAll(again)
+			wait(never / 2)
+		}},
 		"where pods follow each other in their slots, too": {
 			sets: []workload.PodSet{following("node", 8, 4)},
 			live: func(s *scene, j *workload.Job, wait func(time.Duration)) {
