@@ -7,7 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/workload"
@@ -19,8 +21,10 @@ type lapse struct {
 	eviction eviction
 	// admitted is since when the job is admitted.
 	admitted time.Time
-	// uncreated: a pod that is missing on its node was not created.
+	// uncreated: a pod that is missing on its node was not created. creators
+	// are the objects that are known to create pods of the job.
 	uncreated bool
+	creators  sets.Set[types.UID]
 }
 
 // expire releases, whole, the jobs that have let a deadline pass. What kept
@@ -31,7 +35,7 @@ func (j *Jobs) expire(ctx context.Context) {
 	for _, late := range j.ledger.tick(j.timing) {
 		cause := ""
 		if late.uncreated {
-			cause = j.refusal(ctx, late.job, late.admitted)
+			cause = j.refusal(ctx, late)
 		}
 		j.ledger.giveUp(late.job.Owner.UID, j.timing, cause)
 	}
@@ -115,7 +119,7 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
 	if !e.lateSince.IsZero() && now.Sub(e.lateSince) >= t.StartTimeout {
 		bound, all := e.progress()
-		late.uncreated = e.uncreated()
+		late.uncreated, late.creators = e.uncreated(), e.creators()
 		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s; %s", bound, all, t.StartTimeout, released)
 		return &late
 	}
@@ -185,6 +189,25 @@ func (e *entry) uncreated() bool {
 		}
 	}
 	return false
+}
+
+// creators are the UIDs of the job's owner, and of the controllers of its pods.
+func (e *entry) creators() sets.Set[types.UID] {
+	out := sets.New(e.job.Owner.UID)
+	if uid := e.job.PodOwnerUID; uid != "" {
+		out.Insert(uid)
+	}
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if s.pod == nil {
+				continue
+			}
+			if o := metav1.GetControllerOfNoCopy(s.pod); o != nil {
+				out.Insert(o.UID)
+			}
+		}
+	}
+	return out
 }
 
 // notReady names the first pod of a phase that has not been ready, and what its

@@ -14,8 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-
-	"github.com/muster-gpu/muster/workload"
 )
 
 const (
@@ -27,30 +25,31 @@ const (
 	failedCreate = "FailedCreate"
 )
 
-// refusal is what was last said, since the time given, by those who create the
-// pods of a job, of why they could not: a ResourceQuota, Pod Security, a
-// webhook. It is empty where nobody said anything, or it cannot be read.
-func (j *Jobs) refusal(ctx context.Context, job *workload.Job, since time.Time) string {
-	message, err := j.lastRefusal(ctx, job, since)
+// refusal is what was last said, since a job was admitted, by those who create
+// its pods, of why they could not: a ResourceQuota, Pod Security, a webhook. It
+// is empty where nobody said anything, or it cannot be read.
+func (j *Jobs) refusal(ctx context.Context, of lapse) string {
+	message, err := j.lastRefusal(ctx, of)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Looking for why pods were not created", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
+		o := of.job.Owner
+		klog.FromContext(ctx).Error(err, "Looking for why pods were not created", "job", klog.KRef(o.Namespace, o.Name))
 		return ""
 	}
 	return message
 }
 
-func (j *Jobs) lastRefusal(ctx context.Context, job *workload.Job, since time.Time) (string, error) {
-	creators, err := j.creators(ctx, job)
+func (j *Jobs) lastRefusal(ctx context.Context, of lapse) (string, error) {
+	creators, err := j.creators(ctx, of)
 	if err != nil {
 		return "", err
 	}
 	list := &corev1.EventList{}
-	err = j.client.List(ctx, list, client.InNamespace(job.Owner.Namespace), client.MatchingFields{"reason": failedCreate})
+	err = j.client.List(ctx, list, client.InNamespace(of.job.Owner.Namespace), client.MatchingFields{"reason": failedCreate})
 	if err != nil {
 		return "", fmt.Errorf("listing events: %w", err)
 	}
 	// Events have the time in seconds.
-	newest, message := since.Truncate(time.Second), ""
+	newest, message := of.admitted.Truncate(time.Second), ""
 	for i := range list.Items {
 		ev := &list.Items[i]
 		if at := lastSeen(ev); creators.Has(ev.InvolvedObject.UID) && !at.Before(newest) {
@@ -63,14 +62,13 @@ func (j *Jobs) lastRefusal(ctx context.Context, job *workload.Job, since time.Ti
 	return shorten(message), nil
 }
 
-// creators are the UIDs of the objects that create a job's pods: the owner, the
-// JobSet below it, and the Jobs below that.
-func (j *Jobs) creators(ctx context.Context, job *workload.Job) (sets.Set[types.UID], error) {
-	out := sets.New(job.Owner.UID)
-	if job.PodOwnerUID == "" {
+// creators are the UIDs of the objects that create a job's pods: those that are
+// known, and the Jobs of its JobSet, of which there may be no pod.
+func (j *Jobs) creators(ctx context.Context, of lapse) (sets.Set[types.UID], error) {
+	out, job := of.creators, of.job
+	if job.Gated || job.PodOwnerUID == "" {
 		return out, nil
 	}
-	out.Insert(job.PodOwnerUID)
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
 	err := j.client.List(ctx, list, client.InNamespace(job.Owner.Namespace), client.MatchingLabels{jobset.JobSetUIDKey: string(job.PodOwnerUID)})

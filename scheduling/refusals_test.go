@@ -83,7 +83,8 @@ func TestRefusalIsTheNewestOfThoseWhoCreateThePods(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			}}
 			j := s.jobsOn(t, funcs, tc.objects...)
-			if got := j.refusal(t.Context(), tc.of, epoch0.Add(500*time.Millisecond)); got != tc.want {
+			late := lapse{job: tc.of, admitted: epoch0.Add(500 * time.Millisecond), creators: newEntry(tc.of).creators()}
+			if got := j.refusal(t.Context(), late); got != tc.want {
 				t.Errorf("it is %q, want %q", got, tc.want)
 			}
 		})
@@ -93,17 +94,19 @@ func TestRefusalIsTheNewestOfThoseWhoCreateThePods(t *testing.T) {
 func TestEvictionSaysWhyPodsWereNotCreated(t *testing.T) {
 	tests := map[string]struct {
 		exist int
+		by    types.UID
 		want  string
 	}{
-		"where a pod does not exist": {3, `only 0 of 4 pods came onto their nodes in 1m0s; all are released and the job is tried again; a pod could not be created: exceeded quota: team-quota`},
-		"and not where all exist":    {4, "only 0 of 4 pods came onto their nodes in 1m0s; all are released and the job is tried again"},
+		"where a pod does not exist": {3, "child", `only 0 of 4 pods came onto their nodes in 1m0s; all are released and the job is tried again; a pod could not be created: exceeded quota: team-quota`},
+		"also by who controls pods":  {3, "job-1", `only 0 of 4 pods came onto their nodes in 1m0s; all are released and the job is tried again; a pod could not be created: exceeded quota: team-quota`},
+		"and not where all exist":    {4, "child", "only 0 of 4 pods came onto their nodes in 1m0s; all are released and the job is tried again"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := testScene(t, 8, 8)
 			of := job("a", set("node", 0, 4, 1))
 			j := s.jobsOn(t, interceptor.Funcs{}, childJob("child", of.PodOwnerUID, of.PodOwnerUID),
-				told("child", 10*time.Second, failedCreate, "Error creating: exceeded quota: team-quota"))
+				told(tc.by, 10*time.Second, failedCreate, "Error creating: exceeded quota: team-quota"))
 			s.pending(of)
 			s.plan(of, []string{"node-0", "node-0", "node-0", "node-0"})
 			s.written(of.Owner.UID, 0, s.workloadOfJob(of, s.admissionWritten(of), admittedSince(epoch0, nil, nil)), wrote, nil)
