@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
+	"github.com/muster-gpu/muster/cmd/scheduler/app"
+	"github.com/muster-gpu/muster/internal/invariants"
+	"github.com/muster-gpu/muster/internal/testcluster"
+)
+
+// configVariable names the configuration file of a scheduler. A test binary
+// that has it in its environment is that scheduler, and tests nothing.
+const configVariable = "MUSTER_TEST_SCHEDULER_CONFIG"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(configVariable); file != "" {
+		fmt.Fprintln(os.Stderr, serve(file))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// serve is a scheduler in a process of its own. It ends with the test that
+// started it, which holds the other end of its input.
+func serve(file string) error {
+	go func() {
+		// Whatever ends the reading, nobody is there any more.
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	ctrllog.SetLogger(klog.Background())
+	config, err := configv1alpha1.LoadScheduler(file)
+	if err != nil {
+		return err
+	}
+	// No port can be named in a file that is free for sure.
+	config.SecureServing.Port = 0
+	a, err := app.New(context.Background(), config)
+	if err != nil {
+		return err
+	}
+	return a.Run(context.Background())
+}
+
+// process is a scheduler that can be killed.
+type process struct {
+	cmd  *exec.Cmd
+	name string
+	log  string
+	// ended is closed when the process has.
+	ended chan struct{}
+}
+
+// spawn starts a scheduler in a process of its own, with the environment's
+// configuration and the API behind kubeconfig.
+func (e *env) spawn(t *testing.T, name, kubeconfig string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	config := *e.config
+	config.ClientConnection.Kubeconfig = kubeconfig
+	data, err := yaml.Marshal(config)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.yaml"), data, 0o600)
+	}
+	if err != nil {
+		t.Fatalf("writing the configuration of scheduler %s: %v", name, err)
+	}
+	p := &process{name: name, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	log, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(self)
+	p.cmd.Env = append(os.Environ(), configVariable+"="+filepath.Join(dir, "config.yaml"))
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if _, err := p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("starting scheduler %s: %v", name, err)
+	}
+	go func() {
+		defer close(p.ended)
+		// How it ended does not matter; most are killed.
+		_ = p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		p.dump(t)
+	})
+	return p
+}
+
+// kill ends the process as kill -9 does, and returns when it is gone.
+func (p *process) kill() {
+	// An error says that it is gone already.
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// gone waits until the process has ended by itself.
+func (p *process) gone(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(time.Minute):
+		t.Fatalf("scheduler %s goes on", p.name)
+	}
+}
+
+// dump shows the end of the scheduler's log when a test has failed.
+func (p *process) dump(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Logf("the log of scheduler %s: %v", p.name, err)
+		return
+	}
+	const most = 20_000
+	t.Logf("scheduler %s:\n%s", p.name, data[max(0, len(data)-most):])
+}
+
+// stages are environments on one API server, one after the other, each watched
+// for what must always hold.
+type stages struct {
+	cluster *testcluster.Cluster
+	watcher *invariants.Watcher
+	prefix  string
+	n       int
+}
+
+func startStages(t *testing.T, prefix string) *stages {
+	t.Helper()
+	cluster := testcluster.Start(t)
+	watcher, err := invariants.Start(t.Context(), cluster.Config, invariants.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watcher.Stop)
+	return &stages{cluster: cluster, watcher: watcher, prefix: prefix}
+}
+
+// next is an environment without a scheduler.
+func (s *stages) next(t *testing.T) *env {
+	t.Helper()
+	s.n++
+	e := &env{Cluster: s.cluster, namespace: fmt.Sprintf("%s-%d", s.prefix, s.n), jobs: s.cluster.RunJobSets(t)}
+	e.config = configv1alpha1.DefaultScheduler()
+	e.config.LeaderElection.LeaderElect = false
+	e.config.LeaderElection.ResourceNamespace = e.namespace
+	e.config.Admission.Requeue.BackoffBase.Duration = time.Second
+	s.cluster.Namespace(t, e.namespace)
+	t.Cleanup(func() { e.holds(t, s.watcher) })
+	t.Cleanup(func() { e.dump(t) })
+	return e
+}
