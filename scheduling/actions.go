@@ -62,6 +62,9 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 		}
 	}
 	l.update(e, job, wl, no)
+	if e.state == Pending && claimsAdmission(e.workload) {
+		e = l.takeOverLate(e)
+	}
 	l.enqueue(e)
 	return l.want(e)
 }

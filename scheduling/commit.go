@@ -134,6 +134,10 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 		why.backOff = false
 	}
 	err := j.change(ctx, uid, func(wl *kueue.Workload) {
+		if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
+			// An earlier try has come through, and its start is counted.
+			return
+		}
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue, why.reason, why.message)
 		if why.backOff {
 			j.backOff(wl)

@@ -88,6 +88,11 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 			klog.FromContext(ctx).Error(err, "The cache of queues and jobs has stopped")
 		}
 	}()
+	for _, s := range c.jobs.sources() {
+		h := newHeard()
+		s.handler = h.handler(s.handler)
+		c.jobs.watched = append(c.jobs.watched, listened{source: s, heard: h})
+	}
 	watched := make(chan struct{})
 	go c.watchJobs(ctx, watched)
 	c.cycle.Install(ctx, sched, func(ctx context.Context) { c.lead(ctx, watched) }, c.jobs.writes.Add)
@@ -100,9 +105,9 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 func (c *Core) watchJobs(ctx context.Context, watched chan<- struct{}) {
 	var needed sync.WaitGroup
 	var failed atomic.Bool
-	for _, s := range c.jobs.sources() {
+	for _, s := range c.jobs.watched {
 		work := func() {
-			if err := c.jobs.watchSource(ctx, c.config.Cache, s); err != nil && ctx.Err() == nil {
+			if err := c.jobs.watchSource(ctx, c.config.Cache, s.source); err != nil && ctx.Err() == nil {
 				failed.Store(true)
 				klog.FromContext(ctx).Error(err, "Nothing is admitted")
 			}
@@ -133,7 +138,10 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 		case <-watched:
 		}
 		for {
-			err := c.jobs.restore(ctx)
+			err := c.jobs.catchUp(ctx)
+			if err == nil {
+				err = c.jobs.restore(ctx)
+			}
 			if err == nil {
 				break
 			}

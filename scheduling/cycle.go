@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -61,10 +62,27 @@ func (c *Cycle) Wake() {
 	}
 }
 
+// leadersQueue is the scheduling queue, which the scheduler closes when it may
+// not schedule any more: when it is to end, and when it has lost its lease. In
+// the second case the process lives on for seconds, while another leads.
+type leadersQueue struct {
+	internalqueue.SchedulingQueue
+	stop context.CancelFunc
+}
+
+// Close ends all that acts only while this process leads.
+func (q leadersQueue) Close() {
+	q.stop()
+	q.SchedulingQueue.Close()
+}
+
 // Install puts the Cycle into the scheduler, which must not be running yet.
-// lead runs once this process leads; write is called for each admission.
+// lead runs once this process leads, and its context ends when it leads no
+// more; write is called for each admission.
 func (c *Cycle) Install(ctx context.Context, sched *scheduler.Scheduler, lead func(context.Context), write func(types.UID)) {
 	c.sched, c.lead, c.write = sched, lead, write
+	ctx, stop := context.WithCancel(ctx)
+	sched.SchedulingQueue = leadersQueue{sched.SchedulingQueue, stop}
 	sched.Cache = c.ledger.Attach(sched.Cache)
 	pop := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {

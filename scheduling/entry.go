@@ -49,6 +49,9 @@ type entry struct {
 	// that have none: the job has no slots, or theirs is not free yet.
 	seats    map[types.UID]*slot
 	unplaced map[types.UID]*corev1.Pod
+	// succeeded are the pods whose success has been counted in their set. One
+	// may be heard of more than once when it succeeds while the job is restored.
+	succeeded map[types.UID]struct{}
 	// replanned counts the changes of slots' nodes since admission.
 	replanned int
 	// lateSince is since when a pod that should be on its node is not; zero
@@ -104,7 +107,7 @@ func (e *entry) holdsCapacity() bool {
 func (e *entry) letsIn() bool { return e.state == Admitted }
 
 func newEntry(job *workload.Job) *entry {
-	return &entry{job: job, state: Pending, seats: map[types.UID]*slot{}, unplaced: map[types.UID]*corev1.Pod{}}
+	return &entry{job: job, state: Pending, seats: map[types.UID]*slot{}, unplaced: map[types.UID]*corev1.Pod{}, succeeded: map[types.UID]struct{}{}}
 }
 
 // occupied says that a pod of the job is on a node or on its way to one.

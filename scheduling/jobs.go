@@ -44,6 +44,9 @@ type Jobs struct {
 	pods   corelisters.PodLister
 	served sets.Set[string]
 
+	// watched are the kinds that the Ledger learns from; the process that
+	// leads has heard all of them as of its beginning.
+	watched []listened
 	// writes are the owners whose admission must be written.
 	writes workqueue.TypedRateLimitingInterface[types.UID]
 }

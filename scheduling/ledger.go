@@ -44,6 +44,13 @@ type Ledger struct {
 	// restored is set once the state of the API has been read at start; no
 	// job is admitted before.
 	restored bool
+	// early are the pods that left their nodes while the admitted jobs were
+	// being read, by their owner's UID: how they ended is asked once it is known
+	// whose they were. It is nil at other times.
+	early map[types.UID][]*corev1.Pod
+	// heardNodes and heardNamespaces are what the scheduler's informers have
+	// told; they have locks of their own.
+	heardNodes, heardNamespaces *heard
 	// rival is why nothing may be admitted at all; nil normally.
 	rival *reason.Reason
 	// holdUnqueued: GPU pods without a queue are not let in. It is set before
@@ -86,6 +93,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
 		waits:      newWaitlist(),
+		heardNodes: newHeard(), heardNamespaces: newHeard(),
 	}
 }
 
@@ -121,8 +129,17 @@ func (l *Ledger) SetRival(why *reason.Reason) {
 func (l *Ledger) Restored() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.restored = true
+	l.restored, l.early = true, nil
 	l.touch()
+}
+
+// restoring says that the jobs which the API knows as admitted are being read.
+func (l *Ledger) restoring() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.early == nil {
+		l.early = map[types.UID][]*corev1.Pod{}
+	}
 }
 
 func (l *Ledger) isRestored() bool {

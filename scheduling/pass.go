@@ -60,6 +60,10 @@ func (p *pass) run() error {
 	l := p.ledger
 	l.mu.Lock()
 	lost, epoch := l.lostSlots(), l.epoch
+	if !l.restored {
+		// Their room may be that of a job which is still to be read.
+		lost = nil
+	}
 	l.mu.Unlock()
 	for _, e := range lost {
 		if p.spent(false) {

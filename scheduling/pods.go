@@ -128,6 +128,10 @@ func (l *Ledger) vanished(pod *corev1.Pod) (held bool) {
 	defer l.mu.Unlock()
 	l.unstray(pod)
 	m, e, _ := l.jobOf(pod)
+	if m == stray && l.early != nil {
+		owner, _, _ := workload.SlotOf(pod)
+		l.early[owner] = append(l.early[owner], pod)
+	}
 	if m != member {
 		return false
 	}
@@ -160,7 +164,10 @@ func (l *Ledger) record(pod *corev1.Pod) {
 		}
 	case member:
 		s, seated := e.seats[pod.UID]
+		_, over := e.succeeded[pod.UID]
 		switch {
+		case over:
+			// Its end was read before its watch told of it.
 		case !seated:
 			if old := e.unplaced[pod.UID]; old == nil || old.Labels[workload.QueueLabel] != pod.Labels[workload.QueueLabel] {
 				l.reread(e)
@@ -251,14 +258,9 @@ func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 	if e == nil || !succeeded {
 		return
 	}
-	w, ok := slotIn(pod)
-	set := e.set(w.PodSet)
-	if !ok || set == nil {
-		return
-	}
-	if s := set.succeed(w); s != nil {
+	if s := e.succeed(pod); s != nil {
 		l.dropHold(s)
-		l.wake(e, set.set.Phase)
+		l.wake(e, s.set.set.Phase)
 		l.effects.Sync(keyOf(e.job.Owner))
 		l.roomCame(true)
 	} else if e.unsaidReady() {

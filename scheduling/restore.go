@@ -29,6 +29,7 @@ func (j *Jobs) restore(ctx context.Context) error {
 	if err := j.client.List(ctx, list); err != nil {
 		return fmt.Errorf("listing Workloads: %w", err)
 	}
+	j.ledger.restoring()
 	succeeded, err := j.succeededPods(ctx)
 	if err != nil {
 		return err
@@ -162,6 +163,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	if before != nil {
 		// It was read as a waiting one.
 		e.podOwners = before.podOwners
+		maps.Copy(e.unplaced, before.unplaced)
 		l.enqueue(before)
 	}
 	e.assignment = assignmentOf(job, wl.Status.Admission)
@@ -172,11 +174,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	}
 	l.setTolerations(e)
 	for _, pod := range succeeded {
-		if w, ok := slotIn(pod); ok {
-			if set := e.set(w.PodSet); set != nil {
-				set.succeed(w)
-			}
-		}
+		e.succeed(pod)
 	}
 	e.readyAgain()
 	e.move(evRestored)
@@ -184,7 +182,11 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	if job.PodOwnerUID != "" {
 		l.ownedBy(e, job.PodOwnerUID)
 		l.adopt(job.PodOwnerUID)
+		for _, pod := range l.early[job.PodOwnerUID] {
+			l.effects.Settle(job.Owner.UID, pod)
+		}
 	}
+	l.place(e)
 	protos := prototypes(e, e.assignment, l.quota)
 	for i, set := range e.sets {
 		for _, s := range set.slots {
@@ -198,6 +200,27 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	}
 	l.enqueue(e)
 	l.touch()
+	return e
+}
+
+// takeOverLate takes in an admission that this process has not made, of a job
+// that waited until now: a scheduler that leads no more had sent it, and it
+// came through late. It stands unless its quota or its room was given away
+// meanwhile.
+func (l *Ledger) takeOverLate(waiting *entry) *entry {
+	job, admitted := waiting.job, waiting.workload.Status.Admission
+	a, no := l.quota.Assign(waiting.request(l.namespaces[job.Owner.Namespace]))
+	fits := no == nil && admittedWith(job, admitted) && sameFlavors(a, assignmentOf(job, admitted))
+	e := l.takeOver(job, waiting.workload, nil)
+	for _, set := range e.sets {
+		fits = fits && !slices.ContainsFunc(set.slots, (*slot).lost)
+	}
+	if !fits {
+		l.evict(e, eviction{
+			reason:  kueue.WorkloadDeactivated,
+			message: "it was admitted by a scheduler that leads no more, onto quota or nodes that were given to others since",
+		})
+	}
 	return e
 }
 

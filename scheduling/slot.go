@@ -123,6 +123,18 @@ func (s *setSlots) succeed(w workload.Slot) *slot {
 	return sl
 }
 
+// succeed counts a pod that has succeeded, once. It returns the slot that is
+// done with it, nil if none is.
+func (e *entry) succeed(pod *corev1.Pod) *slot {
+	w, ok := slotIn(pod)
+	set := e.set(w.PodSet)
+	if _, counted := e.succeeded[pod.UID]; !ok || set == nil || counted {
+		return nil
+	}
+	e.succeeded[pod.UID] = struct{}{}
+	return set.succeed(w)
+}
+
 // retire marks a slot as done after a pod of it has succeeded, if the set has
 // fewer pods to come than slots. It returns the slot, nil if none is done.
 func (s *setSlots) retire(w workload.Slot) *slot {

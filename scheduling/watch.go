@@ -32,11 +32,11 @@ func watchCluster(l *Ledger, f informers.SharedInformerFactory) error {
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	_, err = f.Core().V1().Namespaces().Informer().AddEventHandler(handler(func(old, ns *corev1.Namespace) {
+	_, err = f.Core().V1().Namespaces().Informer().AddEventHandler(l.heardNamespaces.handler(handler(func(old, ns *corev1.Namespace) {
 		if old == nil || !equality.Semantic.DeepEqual(old.Labels, ns.Labels) {
 			l.SetNamespace(ns.Name, ns.Labels)
 		}
-	}, func(*corev1.Namespace) {}))
+	}, func(*corev1.Namespace) {})))
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
 	}

@@ -81,6 +81,7 @@ func (c watchedCache) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 func (c watchedCache) AddNode(logger klog.Logger, node *corev1.Node) {
 	c.Cache.AddNode(logger, node)
 	c.ledger.nodeChanged()
+	c.ledger.heardNodes.saw(node)
 }
 
 // UpdateNode has waiting jobs tried where the node may take other pods now.
@@ -89,12 +90,14 @@ func (c watchedCache) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
 	if takesDifferentPods(old, node) {
 		c.ledger.nodeChanged()
 	}
+	c.ledger.heardNodes.saw(node)
 }
 
 // RemoveNode gives up the slots on the node.
 func (c watchedCache) RemoveNode(logger klog.Logger, node *corev1.Node) error {
 	err := c.Cache.RemoveNode(logger, node)
 	c.ledger.NodeGone(node.Name)
+	c.ledger.heardNodes.lost(node)
 	return err
 }
 
