@@ -42,6 +42,8 @@ type Proxy struct {
 	conns map[net.Conn]struct{}
 	// held are closed when the watches of a resource go on.
 	held map[string]chan struct{}
+	// listed are the resources of which a watch has told all that there was.
+	listed map[string]bool
 }
 
 // Request is one request to the API server.
@@ -101,14 +103,19 @@ func (c *Cluster) Proxy(t testing.TB) *Proxy {
 		requests:   &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		conns:      map[net.Conn]struct{}{},
 		held:       map[string]chan struct{}{},
+		listed:     map[string]bool{},
 	}
 	p.forward = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			// What watches tell is looked at.
+			r.Out.Header.Set("Accept-Encoding", "identity")
+		},
 		Transport:     transport,
 		FlushInterval: -1,
 		ModifyResponse: func(r *http.Response) error {
 			if req, ok := r.Request.Context().Value(requestKey{}).(Request); ok && req.Verb == "watch" {
-				r.Body = heldBody{ReadCloser: r.Body, ctx: r.Request.Context(), gate: func() <-chan struct{} { return p.gate(req.Resource) }}
+				r.Body = &watchBody{ReadCloser: r.Body, ctx: r.Request.Context(), proxy: p, resource: req.Resource}
 			}
 			return nil
 		},
@@ -184,16 +191,43 @@ func (p *Proxy) gate(resource string) <-chan struct{} {
 	return p.held[resource]
 }
 
-// heldBody is what a watch tells, as soon as its gate is open.
-type heldBody struct {
-	io.ReadCloser
-	ctx  context.Context
-	gate func() <-chan struct{}
+// Listed says that a watch of a resource has passed on all that there was when
+// it began: the program knows that much, or is about to.
+func (p *Proxy) Listed(resource string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listed[resource]
 }
 
-func (b heldBody) Read(into []byte) (int, error) {
+func (p *Proxy) setListed(resource string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listed[resource] = true
+}
+
+// watchBody is what a watch tells, as soon as its gate is open.
+type watchBody struct {
+	io.ReadCloser
+	ctx      context.Context
+	proxy    *Proxy
+	resource string
+	// last is the end of what was read, in which the mark may have begun.
+	last   []byte
+	listed bool
+}
+
+func (b *watchBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
-	if gate := b.gate(); gate != nil {
+	if !b.listed {
+		b.last = append(b.last, into[:n]...)
+		if mark := []byte(metav1.InitialEventsAnnotationKey); bytes.Contains(b.last, mark) {
+			b.listed, b.last = true, nil
+			defer b.proxy.setListed(b.resource)
+		} else {
+			b.last = bytes.Clone(b.last[max(0, len(b.last)-len(mark)):])
+		}
+	}
+	if gate := b.proxy.gate(b.resource); gate != nil {
 		select {
 		case <-gate:
 		case <-b.ctx.Done():

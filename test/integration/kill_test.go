@@ -76,12 +76,11 @@ func suspension(to bool) func(testcluster.Request) bool {
 	}
 }
 
-// TestKill kills a scheduler with kill -9 at each of its writes, before the
+// kills kills a scheduler with kill -9 at each of its writes, before the
 // write arrives and after it was carried out, and starts another one. Each
 // time the job starts as often as it should and not once more, its quota and
 // its room are free at its end, and nothing is broken that must always hold.
-func TestKill(t *testing.T) {
-	s := startStages(t, "kill")
+func kills(t *testing.T, s *stages) {
 	for _, m := range moments {
 		for _, lost := range []string{"request", "answer"} {
 			t.Run(m.name+", and the "+lost+" is lost", func(t *testing.T) { killAt(t, s.next(t), m, lost == "answer") })

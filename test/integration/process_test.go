@@ -144,26 +144,29 @@ func (p *process) dump(t *testing.T) {
 type stages struct {
 	cluster *testcluster.Cluster
 	watcher *invariants.Watcher
-	prefix  string
 	n       int
 }
 
-func startStages(t *testing.T, prefix string) *stages {
-	t.Helper()
+// TestReplicas runs schedulers in processes of their own: they are killed, they
+// follow each other, and their API fails.
+func TestReplicas(t *testing.T) {
 	cluster := testcluster.Start(t)
 	watcher, err := invariants.Start(t.Context(), cluster.Config, invariants.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(watcher.Stop)
-	return &stages{cluster: cluster, watcher: watcher, prefix: prefix}
+	s := &stages{cluster: cluster, watcher: watcher}
+	t.Run("killed", func(t *testing.T) { kills(t, s) })
+	t.Run("followed", func(t *testing.T) { handOvers(t, s) })
+	t.Run("behind", func(t *testing.T) { standbys(t, s) })
 }
 
 // next is an environment without a scheduler.
 func (s *stages) next(t *testing.T) *env {
 	t.Helper()
 	s.n++
-	e := &env{Cluster: s.cluster, namespace: fmt.Sprintf("%s-%d", s.prefix, s.n), jobs: s.cluster.RunJobSets(t)}
+	e := &env{Cluster: s.cluster, namespace: fmt.Sprintf("replicas-%d", s.n), jobs: s.cluster.RunJobSets(t)}
 	e.config = configv1alpha1.DefaultScheduler()
 	e.config.LeaderElection.LeaderElect = false
 	e.config.LeaderElection.ResourceNamespace = e.namespace
