@@ -138,11 +138,11 @@ func killAt(t *testing.T, e *env, m moment, carriedOut bool) {
 	e.usage(t, "team", 0, 0, 0)
 }
 
-func stopIt(t *testing.T, e *env, js *jobset.JobSet) { e.activate(t, js, false) }
+func stopIt(t *testing.T, e *env, js *jobset.JobSet) { e.setActive(t, js, false) }
 
 func stopItSlowly(t *testing.T, e *env, js *jobset.JobSet) {
 	e.linger(t, js, true)
-	e.activate(t, js, false)
+	e.setActive(t, js, false)
 }
 
 func finishIt(t *testing.T, e *env, js *jobset.JobSet) { e.finish(t, js) }
@@ -158,7 +158,7 @@ func deleteIt(t *testing.T, e *env, js *jobset.JobSet) {
 func startsAgain(t *testing.T, e *env, js *jobset.JobSet) {
 	e.condition(t, js, kueue.WorkloadAdmitted, metav1.ConditionFalse, "NoReservation", "")
 	e.usage(t, "team", 0, 0, 1)
-	e.activate(t, js, true)
+	e.setActive(t, js, true)
 	e.runs(t, js, 2)
 	e.resumed(t, js, 2)
 	e.usage(t, "team", 8, 1, 0)
@@ -179,19 +179,6 @@ func keepsItsRoom(t *testing.T, e *env, js *jobset.JobSet) {
 
 // nothingIsLeft waits until the job, which has ended, is charged for nothing.
 func nothingIsLeft(t *testing.T, e *env, _ *jobset.JobSet) { e.usage(t, "team", 0, 0, 0) }
-
-// activate says in a JobSet's Workload whether it may run.
-func (e *env) activate(t *testing.T, js *jobset.JobSet, active bool) {
-	t.Helper()
-	testcluster.Eventually(t, fmt.Sprintf("spec.active of %s's Workload to be %v", js.Name, active), func(ctx context.Context) error {
-		wl, err := e.workload(ctx, js)
-		if err != nil {
-			return err
-		}
-		wl.Spec.Active = &active
-		return e.Client.Update(ctx, wl)
-	})
-}
 
 // linger keeps the pods of a JobSet, when they are deleted, until it is undone.
 func (e *env) linger(t *testing.T, js *jobset.JobSet, linger bool) {

@@ -159,6 +159,7 @@ func TestReplicas(t *testing.T) {
 	s := &stages{cluster: cluster, watcher: watcher}
 	t.Run("killed", func(t *testing.T) { kills(t, s) })
 	t.Run("followed", func(t *testing.T) { handOvers(t, s) })
+	t.Run("failing", func(t *testing.T) { failures(t, s) })
 	t.Run("behind", func(t *testing.T) { standbys(t, s) })
 }
 
