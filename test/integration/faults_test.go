@@ -2,11 +2,13 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,11 +43,16 @@ type weather struct {
 	delays int
 	// counts are the faults by what they were.
 	counts map[string]int
+	// history is what was asked for, and what became of it.
+	history []string
 }
 
 // bad decides on one request.
 func (w *weather) bad(r testcluster.Request) testcluster.Fault {
 	f, touch := w.roll(r)
+	if r.Changes() && r.Resource != "events" {
+		w.note(r, f)
+	}
 	if touch {
 		w.touch(r)
 	}
@@ -85,6 +92,26 @@ func (w *weather) roll(r testcluster.Request) (f testcluster.Fault, touch bool) 
 	}
 	w.counts[what]++
 	return f, touch
+}
+
+// note keeps what became of a change.
+func (w *weather) note(r testcluster.Request, f testcluster.Fault) {
+	obj := &metav1.PartialObjectMetadata{}
+	if r.Verb == "create" && r.Name == "" && json.Unmarshal(r.Body, obj) == nil {
+		r.Name = obj.Name
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.history = append(w.history, fmt.Sprintf("%s %s: %+v", time.Now().Format("15:04:05.000"), r, f))
+}
+
+// tell shows what became of all that was asked for, when the test has failed.
+func (w *weather) tell(t *testing.T) {
+	if t.Failed() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		t.Logf("the changes that the scheduler has asked for, and their fate:\n%s", strings.Join(w.history, "\n"))
+	}
 }
 
 // touch changes the object of a request, so that what the request says of its
@@ -280,6 +307,7 @@ func failures(t *testing.T, s *stages) {
 	e.Queue(t, e.namespace, "team", 16)
 	proxy := e.Proxy(t)
 	w := &weather{env: e, dice: rand.New(rand.NewPCG(seed, 1)), delays: 2, counts: map[string]int{}}
+	t.Cleanup(func() { w.tell(t) })
 	acts := rand.New(rand.NewPCG(seed, 2))
 	e.spawn(t, "scheduler", proxy.Kubeconfig)
 	proxy.Faults(w.bad)
@@ -308,7 +336,7 @@ func (e *env) storm(t *testing.T, proxy *testcluster.Proxy, acts *rand.Rand, rou
 		e.Create(t, js)
 		lives = append(lives, l)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 70*time.Second)
 	defer cancel()
 	calm := time.Now().Add(30 * time.Second)
 	cut := false

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -102,6 +103,11 @@ func (e *env) spawn(t *testing.T, name, kubeconfig string) *process {
 		_ = p.cmd.Wait()
 	}()
 	t.Cleanup(func() {
+		if t.Failed() {
+			// Go programs say then where each of their goroutines is.
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+			p.gone(t)
+		}
 		p.kill()
 		p.dump(t)
 	})
@@ -135,7 +141,7 @@ func (p *process) dump(t *testing.T) {
 		t.Logf("the log of scheduler %s: %v", p.name, err)
 		return
 	}
-	const most = 20_000
+	const most = 2_000_000
 	t.Logf("scheduler %s:\n%s", p.name, data[max(0, len(data)-most):])
 }
 
