@@ -70,7 +70,9 @@ func TestLateAdmissionOfAnEarlierLeaderStandsIfItsRoomIsFree(t *testing.T) {
 	if held, charged := after.taken("node-0"), after.used(); held != 8 || charged != 8 {
 		t.Errorf("%d GPUs are held and %d charged, want 8", held, charged)
 	}
-	// The pod that had come already has its slot.
+	if after.slot(a, "node", 0).pod == nil {
+		t.Error("the pod that had come already has no slot")
+	}
 	after.bindAll(waiting)
 }
 

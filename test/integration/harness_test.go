@@ -47,6 +47,13 @@ func (e *env) dump(t *testing.T) {
 	for _, wl := range workloads.Items {
 		t.Logf("Workload %s: priority %d, conditions %+v", wl.Name, *wl.Spec.Priority, wl.Status.Conditions)
 	}
+	var queues kueue.ClusterQueueList
+	if err := e.Client.List(context.Background(), &queues); err != nil {
+		t.Logf("listing: %v", err)
+	}
+	for _, cq := range queues.Items {
+		t.Logf("ClusterQueue %s: %+v", cq.Name, cq.Status)
+	}
 	for _, pod := range pods.Items {
 		t.Logf("Pod %s: node %q, phase %s, conditions %+v", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Status.Conditions)
 	}

@@ -141,7 +141,7 @@ func (p *process) dump(t *testing.T) {
 		t.Logf("the log of scheduler %s: %v", p.name, err)
 		return
 	}
-	const most = 2_000_000
+	const most = 200_000
 	t.Logf("scheduler %s:\n%s", p.name, data[max(0, len(data)-most):])
 }
 
