@@ -44,7 +44,8 @@ func (s *stage) job(t *testing.T, name, queue string, pods int32, each int64) (*
 	var out []*corev1.Pod
 	for i := range pods {
 		pod := s.pod(name+"-"+string('a'+i), each)
-		pod.Labels = map[string]string{jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: "node"}
+		pod.Labels = map[string]string{jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: "node", jobset.JobIndexKey: "0"}
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.SchemeGroupVersion.WithKind("JobSet"))}
 		s.Create(t, pod)
 		out = append(out, pod)
 	}
