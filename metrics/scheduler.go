@@ -57,6 +57,12 @@ var (
 		Name: "muster_held_gpu_seconds_total", StabilityLevel: metrics.ALPHA,
 		Help: "GPUs of admitted jobs whose pods are not on their nodes yet, times the seconds that they were held.",
 	}, []string{"cluster_queue"})
+	// Renderings counts pod templates that were rendered; how is dry-run, local
+	// or refused.
+	Renderings = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_render_total", StabilityLevel: metrics.ALPHA,
+		Help: "Pod templates of jobs rendered as pods: by a dry run, locally, or locally after a dry run was refused.",
+	}, []string{"how"})
 )
 
 // All are the metrics of the scheduler.
@@ -64,6 +70,7 @@ func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions,
 		HeldGPUSeconds,
+		Renderings,
 	}
 }
 

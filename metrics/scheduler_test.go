@@ -15,7 +15,7 @@ import (
 
 // boundedLabels are the labels whose values are few: queues and classes, and
 // never jobs, pods or users.
-var boundedLabels = []string{"cluster_queue", "namespace", "reason"}
+var boundedLabels = []string{"cluster_queue", "how", "namespace", "reason"}
 
 // gathered are Muster's metrics as a scrape of the scheduler sees them, each
 // with one value.

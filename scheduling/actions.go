@@ -123,7 +123,7 @@ func deactivatedBecause(wl *kueue.Workload) string {
 // A job that asks for something else now is stopped, and admitted anew.
 func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 	if sameSize(e.job, job) {
-		return job
+		return keepRendered(e.job, job)
 	}
 	if job.Gated && job.Queue == e.job.Queue {
 		// Its pods come and go one by one.
@@ -140,6 +140,17 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 	}
 	if job.Finish == nil && !job.Deleting {
 		l.evict(e, eviction{reason: kueue.WorkloadDeactivated, message: "its queue or its pods are not those that were admitted"})
+	}
+	return &kept
+}
+
+// keepRendered is a reading of a job with the pods that had was charged for
+// and planned with: what is added to pods may be something else by now.
+func keepRendered(had, job *workload.Job) *workload.Job {
+	kept := *job
+	kept.PodSets = slices.Clone(job.PodSets)
+	for i := range kept.PodSets {
+		kept.PodSets[i].Rendered = had.PodSets[i].Rendered
 	}
 	return &kept
 }
@@ -316,6 +327,37 @@ func (l *Ledger) workloadDeleted(uid, workloadUID types.UID) {
 	e.version++
 	defer l.enqueue(e)
 	l.evict(e, eviction{reason: kueue.WorkloadDeactivated, message: "its Workload was deleted"})
+}
+
+// isCharged says that a job holds quota and room.
+func (l *Ledger) isCharged(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	return e != nil && e.holdsCapacity()
+}
+
+// syncWaiting has the jobs that wait in a namespace, or in all with an empty
+// name, looked at again: their pods will be others now.
+func (l *Ledger) syncWaiting(namespace string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.jobs {
+		if e.state == Pending && (namespace == "" || namespace == e.job.Owner.Namespace) {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
+	}
+}
+
+// syncFirst has the first waiting jobs of each queue looked at again.
+func (l *Ledger) syncFirst() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, queues := range l.queuesBy() {
+		for _, e := range l.waits.first(queues) {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
+	}
 }
 
 // resyncBlocked has every job that cannot be read looked at again.

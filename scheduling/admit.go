@@ -115,6 +115,9 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 			return false
 		}
 		l.wakeAll(e)
+		if e.lost() {
+			l.replan(e)
+		}
 		l.effects.Report()
 		return true
 	}

@@ -21,6 +21,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -44,6 +45,7 @@ func (s *scene) jobsOn(t *testing.T, funcs interceptor.Funcs, objects ...client.
 	}
 	return &Jobs{
 		ledger: s.Ledger, effects: newEffects(), clock: s.clock, reader: c, client: c, kinds: kinds,
+		renderer: rendering.NewRenderer(c, c, s.clock, false),
 		recorder: record.NewFakeRecorder(100),
 		timing:   Timing{StartTimeout: time.Minute, BackoffBase: time.Minute, BackoffMax: 5 * time.Minute, BackoffLimit: new(int32(4))},
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -37,7 +38,10 @@ type Config struct {
 	Timing   Timing
 	// PassBudget is how long one admission pass may keep pods waiting.
 	PassBudget time.Duration
-	Clock      clock.WithTicker
+	// DryRun lets the API server render the pods of waiting jobs, so that what
+	// webhooks inject is known before.
+	DryRun bool
+	Clock  clock.WithTicker
 	// Cache and Client reach the API: the Cache for Kueue's objects and the
 	// jobs, the Client for writes and for reads that must be current.
 	Cache  cache.Cache
@@ -70,8 +74,9 @@ func NewCore(ctx context.Context, c Config) *Core {
 		Ledger: ledger, config: c, effects: effects, cycle: cycle,
 		jobs: &Jobs{
 			ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
-			served: sets.New(c.SchedulerNames...),
-			writes: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
+			served:   sets.New(c.SchedulerNames...),
+			renderer: rendering.NewRenderer(c.Cache, c.Client, c.Clock, c.DryRun),
+			writes:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
 		},
 	}
 }
@@ -79,6 +84,8 @@ func NewCore(ctx context.Context, c Config) *Core {
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
 	c.jobs.recorder, c.jobs.pods = recorder, f.Core().V1().Pods().Lister()
+	// The recorder drops what it cannot take; it never blocks.
+	c.effects.note = c.jobs.note
 	if err := watchCluster(c.Ledger, f); err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type asyncEffects struct {
 	gone  map[types.UID]*corev1.Pod
 
 	admit   func()
+	note    func(job *workload.Job, why, message string)
 	reports chan struct{}
 	jobs    workqueue.TypedRateLimitingInterface[JobKey]
 	settles workqueue.TypedRateLimitingInterface[settle]
@@ -47,6 +48,7 @@ func newEffects() *asyncEffects {
 		ready: make(chan struct{}, 1), reports: make(chan struct{}, 1),
 		wake: map[types.UID]*corev1.Pod{}, back: map[types.UID]string{}, gone: map[types.UID]*corev1.Pod{},
 		admit:   func() {},
+		note:    func(*workload.Job, string, string) {},
 		jobs:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[JobKey](20*time.Millisecond, 30*time.Second)),
 		settles: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[settle](20*time.Millisecond, 30*time.Second)),
 	}
@@ -82,6 +84,8 @@ func (a *asyncEffects) Sync(key JobKey) {
 	}
 	a.jobs.Add(key)
 }
+
+func (a *asyncEffects) Note(job *workload.Job, why, message string) { a.note(job, why, message) }
 
 func (a *asyncEffects) Settle(owner types.UID, pod *corev1.Pod) {
 	a.mu.Lock()

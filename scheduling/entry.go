@@ -79,7 +79,7 @@ type eviction struct {
 // moveTo gives a lost slot a new node. Its pod is let in when the Workload says
 // the node.
 func (e *entry) moveTo(s *slot, node string) {
-	s.node, s.unwritten = node, true
+	s.node, s.unwritten, s.stale = node, true, false
 	e.replanned++
 }
 
@@ -222,8 +222,8 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 		r.PodSets = append(r.PodSets, quota.PodSet{
 			Name:     ps.Name,
 			Count:    ps.Count,
-			PerPod:   quota.RequestsOf(workload.Requests(&ps.Template)),
-			Template: &ps.Template.Spec,
+			PerPod:   quota.RequestsOf(ps.PerPod()),
+			Template: ps.ChargedSpec(),
 		})
 	}
 	return r
@@ -234,7 +234,7 @@ func (e *entry) gpus() int64 {
 	var n int64
 	for i := range e.job.PodSets {
 		ps := &e.job.PodSets[i]
-		n += int64(ps.Count) * workload.GPUs(workload.Requests(&ps.Template))
+		n += int64(ps.Count) * workload.GPUs(ps.PerPod())
 	}
 	return n
 }

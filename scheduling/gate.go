@@ -27,7 +27,7 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 	switch {
 	case !seated:
 		return false, "waiting for the pod before it to leave its slot"
-	case s.node == "" || s.unwritten:
+	case s.lost() || s.unwritten:
 		return false, "waiting for a new node"
 	case !e.groupReady(s.set.set.Phase):
 		return false, "waiting for the other pods of its gang"
@@ -46,7 +46,7 @@ func (l *Ledger) Take(pod *corev1.Pod) {
 		return
 	}
 	s, seated := e.seats[pod.UID]
-	if !seated || s.bound || s.node == "" || s.pod.DeletionTimestamp != nil {
+	if !seated || s.bound || s.lost() || s.pod.DeletionTimestamp != nil {
 		return
 	}
 	s.inFlight = true

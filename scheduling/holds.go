@@ -16,19 +16,19 @@ import (
 )
 
 // prototypes are the hypothetical pods of a job, one for each pod set, as its
-// controllers will make them once the owner is resumed: the template with the
-// API server's defaults and what the assigned flavors inject.
+// controllers will make them once the owner is resumed: the rendered template
+// with what the assigned flavors inject, or a real pod that needed more.
 func prototypes(e *entry, a *quota.Assignment, tree *quota.Tree) []*corev1.Pod {
 	out := make([]*corev1.Pod, len(e.job.PodSets))
 	infos := injections(e.job, a, tree)
 	for i := range e.job.PodSets {
-		out[i] = prototype(e.job, &e.job.PodSets[i], infos[i])
+		out[i] = prototype(e, &e.job.PodSets[i], infos[i])
 	}
 	return out
 }
 
-func prototype(job *workload.Job, ps *workload.PodSet, info workload.PodSetInfo) *corev1.Pod {
-	t := ps.Template.DeepCopy()
+func prototype(e *entry, ps *workload.PodSet, info workload.PodSetInfo) *corev1.Pod {
+	job, t := e.job, e.placed(ps)
 	pod := &corev1.Pod{Spec: t.Spec}
 	pod.Name = fmt.Sprintf("hold-%s-%s", job.Owner.Name, ps.Name)
 	pod.UID = types.UID(fmt.Sprintf("hold-%s-%s", job.Owner.UID, ps.Name))
@@ -41,6 +41,7 @@ func prototype(job *workload.Job, ps *workload.PodSet, info workload.PodSetInfo)
 		maps.Copy(pod.Spec.NodeSelector, info.NodeSelector)
 	}
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, info.Tolerations...)
+	// For a template that could not be rendered.
 	corev1defaults.SetObjectDefaults_Pod(pod)
 	return pod
 }
@@ -139,7 +140,7 @@ func (l *Ledger) holdAgain(e *entry, s *slot) {
 		if e.job.PodSets[k].Name != s.set.set.Name {
 			continue
 		}
-		if err := l.hold(s, phantom(prototype(e.job, &e.job.PodSets[k], infos[k]), s.index, s.node)); err != nil {
+		if err := l.hold(s, phantom(prototype(e, &e.job.PodSets[k], infos[k]), s.index, s.node)); err != nil {
 			l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
 			s.node = ""
 			l.replan(e)

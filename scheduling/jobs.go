@@ -24,6 +24,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -39,6 +40,7 @@ type Jobs struct {
 	client   client.Client
 	recorder record.EventRecorder
 	kinds    map[schema.GroupKind]workload.Kind
+	renderer *rendering.Renderer
 	timing   Timing
 	// pods reads the scheduler's informer, served are its names.
 	pods   corelisters.PodLister
@@ -161,6 +163,11 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	if no == nil && !job.Deleting {
 		wl, no, err = j.ensureWorkload(ctx, job)
 		if err != nil {
+			return err
+		}
+	}
+	if no == nil && job.Finish == nil && !job.Deleting && !j.ledger.isCharged(job.Owner.UID) {
+		if no, err = j.renderer.Render(ctx, job); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // Ledger is the process-wide record of charges and slots: one for all
@@ -71,6 +72,8 @@ type Effects interface {
 	Sync(key JobKey)
 	// Settle asks how the pod that has gone from its slot ended.
 	Settle(owner types.UID, pod *corev1.Pod)
+	// Note tells the owner of a job something in an event.
+	Note(job *workload.Job, why, message string)
 	// Report asks for the status of queues and waiting jobs to be written.
 	Report()
 }

@@ -69,6 +69,7 @@ func (p *pass) run() error {
 		if p.spent(false) {
 			return nil
 		}
+		l.shed(e)
 		if err := p.refresh(); err != nil {
 			return err
 		}

@@ -182,6 +182,7 @@ func (l *Ledger) record(pod *corev1.Pod) {
 		case !s.bound:
 			lacked := !s.set.admits(s.pod)
 			s.pod = pod
+			l.compare(e, s)
 			if lacked && s.set.admits(pod) {
 				l.wake(e, s.set.set.Phase)
 			}

@@ -22,12 +22,14 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 	protos := prototypes(e, e.assignment, l.quota)
 	lost := make([][]*slot, len(e.sets))
 	missing := make([]int, len(e.sets))
+	stale := false
 	kept := make([][]string, len(e.sets))
 	for i, set := range e.sets {
 		for _, s := range set.slots {
 			switch {
 			case s.lost():
 				lost[i] = append(lost[i], s)
+				stale = stale || s.stale
 			case !s.done && !slices.Contains(kept[i], s.node):
 				kept[i] = append(kept[i], s.node)
 			}
@@ -35,6 +37,11 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		missing[i] = len(lost[i])
 	}
 	l.mu.Unlock()
+	if stale {
+		// A pod has come since the snapshot was made: its hold is still in it.
+		l.effects.Admit()
+		return false
+	}
 
 	fw, snap, no, err := c.framework(protos)
 	var plan placement.Assignment

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,19 +37,14 @@ func (j *Jobs) restore(ctx context.Context) error {
 	}
 	// Where two claim the same room, the one that was admitted first has it.
 	slices.SortStableFunc(list.Items, func(a, b kueue.Workload) int { return admittedAt(&a).Compare(admittedAt(&b)) })
+	jobs, err := j.readOwners(ctx, list.Items)
+	if err != nil {
+		return err
+	}
 	restored := 0
-	for i := range list.Items {
-		wl := &list.Items[i]
-		owner, ok := workload.OwnerOf(wl)
-		if !ok || !claimsAdmission(wl) || j.kinds[owner.GroupKind()] == nil {
-			continue
-		}
-		job, err := j.readOwner(ctx, wl, owner)
-		if err != nil {
-			return err
-		}
+	for i, job := range jobs {
 		if job != nil {
-			j.ledger.restore(job, wl, succeeded[job.PodOwnerUID])
+			j.ledger.restore(job, &list.Items[i], succeeded[job.PodOwnerUID])
 			restored++
 		}
 	}
@@ -63,6 +59,38 @@ func admittedAt(wl *kueue.Workload) time.Time {
 	}
 	return time.Time{}
 }
+
+// readOwners reads and renders the admitted jobs that own the Workloads; nil
+// where there is none. Many are read at a time, because pods wait for it.
+func (j *Jobs) readOwners(ctx context.Context, list []kueue.Workload) ([]*workload.Job, error) {
+	out := make([]*workload.Job, len(list))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(restoreAtOnce)
+	for i := range list {
+		wl := &list[i]
+		owner, ok := workload.OwnerOf(wl)
+		if !ok || !claimsAdmission(wl) || j.kinds[owner.GroupKind()] == nil {
+			continue
+		}
+		group.Go(func() error {
+			job, err := j.readOwner(ctx, wl, owner)
+			if err != nil || job == nil {
+				return err
+			}
+			job = asAdmitted(job, wl)
+			// It is admitted, so a reason against it comes too late.
+			if _, err := j.renderer.Render(ctx, job); err != nil {
+				return err
+			}
+			out[i] = job
+			return nil
+		})
+	}
+	return out, group.Wait()
+}
+
+// restoreAtOnce is how many jobs are read from the API at a time.
+const restoreAtOnce = 16
 
 // readOwner reads the owner of a Workload from the API; nil if it is not
 // managed. An owner that lost its queue label after it was admitted is read as
@@ -146,13 +174,7 @@ func (l *Ledger) restore(job *workload.Job, wl *kueue.Workload, succeeded []*cor
 // whose pod has succeeded are done. A job that was being stopped goes on
 // leaving.
 func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*corev1.Pod) *entry {
-	if !admittedWith(job, wl.Status.Admission) {
-		// The pod templates are away, or others than those that were admitted;
-		// the Workload has a copy.
-		copied := *job
-		copied.PodSets = podSetsOf(wl)
-		job = &copied
-	}
+	job = asAdmitted(job, wl)
 	e := newEntry(job)
 	e.workload, e.version = wl, 1
 	if wl.Spec.Priority != nil {
@@ -222,6 +244,17 @@ func (l *Ledger) takeOverLate(waiting *entry) *entry {
 		})
 	}
 	return e
+}
+
+// asAdmitted is the job with the pod sets that it was admitted with: where its
+// templates are away, or others now, the Workload has a copy.
+func asAdmitted(job *workload.Job, wl *kueue.Workload) *workload.Job {
+	if admittedWith(job, wl.Status.Admission) {
+		return job
+	}
+	copied := *job
+	copied.PodSets = podSetsOf(wl)
+	return &copied
 }
 
 // admittedWith says that an admission is for the pod sets that the job has.

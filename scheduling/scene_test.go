@@ -37,6 +37,8 @@ type wishes struct {
 	// settles are the pods whose end was asked for and not yet told.
 	settles []settled
 	reports int
+	// notes are the events on owners.
+	notes []string
 }
 
 type settled struct {
@@ -63,6 +65,10 @@ func (w *wishes) Return(pods []types.UID, _ string) {
 func (w *wishes) Admit()          { w.admits++ }
 func (w *wishes) Sync(key JobKey) { w.synced[key]++ }
 func (w *wishes) Report()         { w.reports++ }
+
+func (w *wishes) Note(_ *workload.Job, why, message string) {
+	w.notes = append(w.notes, why+": "+message)
+}
 
 func (w *wishes) Settle(owner types.UID, pod *corev1.Pod) {
 	w.settles = append(w.settles, settled{owner, pod})

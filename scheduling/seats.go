@@ -35,6 +35,8 @@ func (l *Ledger) place(e *entry) {
 		}
 		if pod.Spec.NodeName != "" {
 			l.occupy(e, s, pod)
+		} else {
+			l.compare(e, s)
 		}
 		phases[set.set.Phase] = true
 	}
@@ -51,7 +53,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 		return
 	}
 	byOthers := s.hold != nil || s.node != pod.Spec.NodeName
-	s.bound, s.inFlight, s.reserved, s.node = true, false, false, pod.Spec.NodeName
+	s.bound, s.inFlight, s.reserved, s.stale, s.node = true, false, false, false, pod.Spec.NodeName
 	l.dropHold(s)
 	if byOthers {
 		// Someone else bound the pod: until now both counted, or the planned
@@ -77,7 +79,14 @@ func (l *Ledger) vacate(e *entry, s *slot) {
 // lose gives up the node of a slot and sends its waiting siblings back.
 func (l *Ledger) lose(e *entry, s *slot) {
 	l.dropHold(s)
-	s.node = ""
+	s.node, s.stale = "", false
+	l.sendBack(e, s, "a pod of the gang lost its node")
+	l.roomCame(true)
+	l.replan(e)
+}
+
+// sendBack sends the pods of a slot's start group back that wait for its pod.
+func (l *Ledger) sendBack(e *entry, s *slot, message string) {
 	var back []types.UID
 	for _, g := range e.group(s.set.set.Phase) {
 		for _, o := range g.slots {
@@ -87,10 +96,8 @@ func (l *Ledger) lose(e *entry, s *slot) {
 		}
 	}
 	if len(back) > 0 {
-		l.effects.Return(back, "a pod of the gang lost its node")
+		l.effects.Return(back, message)
 	}
-	l.roomCame(true)
-	l.replan(e)
 }
 
 // replan has a lost slot of the job looked after in the next pass.

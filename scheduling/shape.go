@@ -23,13 +23,15 @@ func shapeOf(job *workload.Job) shape {
 		Name     string
 		Count    int32
 		Topology any
+		Charge   corev1.ResourceList
 		Labels   map[string]string
 		Spec     corev1.PodSpec
 	}
 	sets := make([]podSet, len(job.PodSets))
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
-		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Labels: ps.Template.Labels, Spec: ps.Template.Spec}
+		t := ps.PlacedTemplate()
+		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Charge: ps.PerPod(), Labels: t.Labels, Spec: t.Spec}
 		s := &sets[i].Spec
 		s.Containers, s.InitContainers = scheduled(s.Containers), scheduled(s.InitContainers)
 		s.EphemeralContainers = nil
@@ -76,7 +78,8 @@ func scheduledVolumes(volumes []corev1.Volume) []corev1.Volume {
 // must be near others, or spread evenly among them.
 func needsOthers(job *workload.Job) bool {
 	for i := range job.PodSets {
-		s := &job.PodSets[i].Template.Spec
+		t := job.PodSets[i].PlacedTemplate()
+		s := &t.Spec
 		if s.Affinity != nil && s.Affinity.PodAffinity != nil && len(s.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 			return true
 		}

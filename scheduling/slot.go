@@ -30,6 +30,9 @@ type slot struct {
 	bound bool
 	// unwritten: node is new, and the Workload does not say it yet.
 	unwritten bool
+	// stale: node was chosen for another pod than the one that has come. It is
+	// held until a new one is looked for.
+	stale bool
 	// done: a pod of this slot has succeeded, none will come again.
 	done bool
 	// wasReady: a pod of this slot has been ready since the admission, or has
@@ -40,8 +43,8 @@ type slot struct {
 // occupied says that a real pod takes up, or is about to take up, room.
 func (s *slot) occupied() bool { return s.bound || s.inFlight }
 
-// lost says that the slot has no node.
-func (s *slot) lost() bool { return !s.done && s.node == "" }
+// lost says that the slot has no node, or none that was chosen for its pod.
+func (s *slot) lost() bool { return !s.done && (s.node == "" || s.stale) }
 
 // setSlots are the slots of one pod set, in rank order.
 type setSlots struct {
@@ -49,6 +52,10 @@ type setSlots struct {
 	slots []*slot
 	// succeeded is the number of pods of the set that succeeded.
 	succeeded int32
+	// real is what the set's pods turned out to need, nil while that is what
+	// they were planned with; replans counts how often that was found.
+	real    *corev1.PodSpec
+	replans int
 	// tolerations are what pods that exist before the admission must have been
 	// given before they are let in.
 	tolerations []corev1.Toleration
@@ -169,7 +176,7 @@ func (s *setSlots) ready() bool {
 		if sl.done || sl.bound {
 			continue
 		}
-		if sl.pod == nil || sl.node == "" || sl.unwritten || sl.pod.DeletionTimestamp != nil || !s.admits(sl.pod) {
+		if sl.pod == nil || sl.lost() || sl.unwritten || sl.pod.DeletionTimestamp != nil || !s.admits(sl.pod) {
 			return false
 		}
 	}

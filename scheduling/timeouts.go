@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -18,7 +19,7 @@ import (
 func (j *Jobs) watchTimeouts(ctx context.Context) {
 	tick := j.clock.NewTicker(time.Second)
 	defer tick.Stop()
-	last := j.clock.Now()
+	last, rendered := j.clock.Now(), j.clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,6 +31,11 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 			j.expire(ctx)
 			j.freeOrphans(ctx)
 			j.countUnmanaged()
+			if now.Sub(rendered) >= rendering.Freshness {
+				// A webhook that changed is not told to anyone.
+				rendered = now
+				j.ledger.syncFirst()
+			}
 			// Some reasons are worth telling only when they last.
 			j.effects.Report()
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,7 +77,11 @@ func (j *Jobs) sources() []source {
 			handler(func(_, _ *kueue.WorkloadPriorityClass) { l.resyncBlocked() }, func(*kueue.WorkloadPriorityClass) {}), true},
 		{of("Workload"), &kueue.Workload{}, handler(func(_, o *kueue.Workload) { j.workloadSeen(o) }, j.workloadGone), true},
 		{schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), &schedulingv1.PriorityClass{},
-			handler(func(_, _ *schedulingv1.PriorityClass) { l.resyncBlocked() }, func(*schedulingv1.PriorityClass) {}), true},
+			handler(func(_, _ *schedulingv1.PriorityClass) { j.renderAgain("") }, func(*schedulingv1.PriorityClass) { j.renderAgain("") }), true},
+		{nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), &nodev1.RuntimeClass{},
+			handler(func(_, _ *nodev1.RuntimeClass) { j.renderAgain("") }, func(*nodev1.RuntimeClass) { j.renderAgain("") }), true},
+		{corev1.SchemeGroupVersion.WithKind("LimitRange"), &corev1.LimitRange{},
+			handler(func(_, o *corev1.LimitRange) { j.renderAgain(o.Namespace) }, func(o *corev1.LimitRange) { j.renderAgain(o.Namespace) }), true},
 		{jobset.SchemeGroupVersion.WithKind("JobSet"), &jobset.JobSet{}, handler(func(_, o *jobset.JobSet) { j.sync(o) }, func(o *jobset.JobSet) {
 			l.ForgetPodOwner(o.UID)
 			j.sync(o)
@@ -105,6 +110,13 @@ func (j *Jobs) sources() []source {
 		out = append(out, source{k.GroupVersionKind(), k.New(), handler(func(_, o client.Object) { enqueue(o) }, enqueue), false})
 	}
 	return out
+}
+
+// renderAgain has the waiting jobs of a namespace, or of all with an empty
+// name, rendered anew, after something changed that their pods are made of.
+func (j *Jobs) renderAgain(namespace string) {
+	j.renderer.Forget(namespace)
+	j.ledger.syncWaiting(namespace)
 }
 
 // watchSource watches one kind, as soon as it is served, and returns when all

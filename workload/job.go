@@ -79,6 +79,9 @@ type PodSet struct {
 	// Template is the pod template as its author wrote it: requests are not
 	// defaulted, and what an earlier Resume injected is taken out again.
 	Template corev1.PodTemplateSpec
+	// Rendered is the template as pods of it will be; nil until someone has
+	// rendered it, which Read does not.
+	Rendered *Rendered
 	// Topology is what the template's topology annotations ask for, in the
 	// form that Kueue writes into a Workload; never nil on a read Job.
 	Topology *kueue.PodSetTopologyRequest

@@ -34,7 +34,7 @@ func Priority(ctx context.Context, r client.Reader, job *Job) (value int32, ref 
 		}
 		return class.Value, kueue.NewPodPriorityClassRef(class.Name), nil, nil
 	}
-	class, err := defaultClass(ctx, r)
+	class, err := DefaultPriorityClass(ctx, r)
 	if err != nil || class == nil {
 		return 0, nil, nil, err
 	}
@@ -52,9 +52,9 @@ func getClass(ctx context.Context, r client.Reader, kind, name string, into clie
 	return nil, nil
 }
 
-// defaultClass is the global default PriorityClass, or nil. Where a race made
-// several, the API server gives pods the lowest, and so does this.
-func defaultClass(ctx context.Context, r client.Reader) (*schedulingv1.PriorityClass, error) {
+// DefaultPriorityClass is the global default PriorityClass, or nil. Where a
+// race made several, the API server gives pods the lowest, and so does this.
+func DefaultPriorityClass(ctx context.Context, r client.Reader) (*schedulingv1.PriorityClass, error) {
 	var classes schedulingv1.PriorityClassList
 	if err := r.List(ctx, &classes); err != nil {
 		return nil, fmt.Errorf("listing PriorityClasses: %w", err)

@@ -27,6 +27,14 @@ const (
 	UnqueuedHold = "hold"
 )
 
+// The values of admission.rendering.
+const (
+	// RenderingDryRun has the API server render pods, without keeping them.
+	RenderingDryRun = "dry-run"
+	// RenderingLocal renders pods in this process, which knows no webhooks.
+	RenderingLocal = "local"
+)
+
 // SchedulerConfiguration configures the scheduler.
 type SchedulerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
@@ -87,7 +95,7 @@ type Quota struct {
 	Provider string `json:"provider"`
 }
 
-// Admission is the timing of the admission cycle.
+// Admission is how jobs are admitted, and the timing of it.
 type Admission struct {
 	// PassBudget is how long one admission pass may keep the scheduling
 	// goroutine before a pod is let through.
@@ -102,7 +110,11 @@ type Admission struct {
 	// BarrierTimeout is how long the first pods of a start group wait for the
 	// others before they bind.
 	BarrierTimeout metav1.Duration `json:"barrierTimeout"`
-	Requeue        Requeue         `json:"requeue"`
+	// Rendering says how it is found out what the pods of a waiting job will
+	// be: RenderingDryRun or RenderingLocal. Without the policy that allows the
+	// scheduler nothing but dry runs, pods are rendered locally.
+	Rendering string  `json:"rendering"`
+	Requeue   Requeue `json:"requeue"`
 }
 
 // Requeue is what happens to a job whose start failed: the wait doubles from
@@ -139,6 +151,7 @@ func DefaultScheduler() *SchedulerConfiguration {
 			StartTimeout:   duration(5 * time.Minute),
 			ReadyTimeout:   duration(30 * time.Minute),
 			BarrierTimeout: duration(10 * time.Second),
+			Rendering:      RenderingDryRun,
 			Requeue: Requeue{
 				BackoffBase: duration(time.Minute),
 				BackoffMax:  duration(time.Hour),

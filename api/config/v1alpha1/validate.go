@@ -92,6 +92,9 @@ func (a *Admission) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("readyTimeout"), d.String(), "must be at least 0, which means no limit"))
 	}
 	errs = append(errs, within(at.Child("barrierTimeout"), a.BarrierTimeout, maxBarrier)...)
+	if modes := []string{RenderingDryRun, RenderingLocal}; !slices.Contains(modes, a.Rendering) {
+		errs = append(errs, field.NotSupported(at.Child("rendering"), a.Rendering, modes))
+	}
 	requeue := at.Child("requeue")
 	errs = append(errs, positive(requeue.Child("backoffBase"), a.Requeue.BackoffBase)...)
 	if a.Requeue.BackoffMax.Duration < a.Requeue.BackoffBase.Duration {

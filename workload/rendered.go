@@ -1,0 +1,41 @@
+package workload
+
+import corev1 "k8s.io/api/core/v1"
+
+// Rendered is a pod template as pods made of it will be. Neither pod has a
+// node, a status or what only the kubelet reads. They may be shared between
+// jobs, so nobody changes them.
+type Rendered struct {
+	// Charged is the pod as the API server's own admission makes it: with the
+	// requests of LimitRanges, the overhead of its RuntimeClass, its priority
+	// and the default tolerations. It is what the job is charged for.
+	Charged *corev1.Pod
+	// Placed is the pod as it will be created, with what webhooks and policies
+	// inject. It is what the nodes must take. Where nobody was asked, it is
+	// Charged.
+	Placed *corev1.Pod
+}
+
+// PerPod is what one pod of the set is charged: the requests of the rendered
+// pod, or those of the template before it is rendered.
+func (p *PodSet) PerPod() corev1.ResourceList {
+	return Requests(&corev1.PodTemplateSpec{Spec: *p.ChargedSpec()})
+}
+
+// ChargedSpec is what quota looks at: Rendered.Charged's spec, or the
+// template's before it is rendered. It must not be changed.
+func (p *PodSet) ChargedSpec() *corev1.PodSpec {
+	if p.Rendered == nil {
+		return &p.Template.Spec
+	}
+	return &p.Rendered.Charged.Spec
+}
+
+// PlacedTemplate is what nodes are looked for: Rendered.Placed, or the template
+// before it is rendered. What it points to must not be changed.
+func (p *PodSet) PlacedTemplate() corev1.PodTemplateSpec {
+	if p.Rendered == nil {
+		return p.Template
+	}
+	return corev1.PodTemplateSpec{ObjectMeta: p.Rendered.Placed.ObjectMeta, Spec: p.Rendered.Placed.Spec}
+}
