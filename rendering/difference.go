@@ -41,7 +41,7 @@ func Difference(planned, real *corev1.PodSpec) []string {
 	add("must be apart from other pods by %s", names(missing(apart(real), apart(planned)), topology))
 	add("must be spread by %s", names(missing(spread(real), spread(planned)), func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey }))
 	add("do not tolerate %s", names(untolerated(planned, real), func(t corev1.Toleration) string { return cmp.Or(t.Key, "all taints") }))
-	add("use host port %s", names(missing(hostPorts(real), hostPorts(planned)), func(p hostPort) string { return fmt.Sprintf("%d/%s", p.port, p.protocol) }))
+	add("use host port %s", names(missing(hostPorts(real), hostPorts(planned)), func(p corev1.ContainerPort) string { return fmt.Sprintf("%d/%s", p.HostPort, p.Protocol) }))
 	add("mount volume %s", names(missing(volumes(real), volumes(planned)), func(v corev1.Volume) string { return v.Name }))
 	add("ask for resource claim %s", names(missing(real.ResourceClaims, planned.ResourceClaims), func(c corev1.PodResourceClaim) string { return c.Name }))
 	return out
@@ -230,18 +230,12 @@ func covers(o, t corev1.Toleration) bool {
 	return o.Key == t.Key && o.Value == t.Value && cmp.Or(o.Operator, corev1.TolerationOpEqual) == cmp.Or(t.Operator, corev1.TolerationOpEqual)
 }
 
-type hostPort struct {
-	ip       string
-	port     int32
-	protocol corev1.Protocol
-}
-
-func hostPorts(s *corev1.PodSpec) []hostPort {
-	var out []hostPort
+func hostPorts(s *corev1.PodSpec) []corev1.ContainerPort {
+	var out []corev1.ContainerPort
 	for _, c := range slices.Concat(s.InitContainers, s.Containers) {
 		for _, p := range c.Ports {
 			if p.HostPort > 0 {
-				out = append(out, hostPort{cmp.Or(p.HostIP, "0.0.0.0"), p.HostPort, cmp.Or(p.Protocol, corev1.ProtocolTCP)})
+				out = append(out, corev1.ContainerPort{HostIP: cmp.Or(p.HostIP, "0.0.0.0"), HostPort: p.HostPort, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP)})
 			}
 		}
 	}
