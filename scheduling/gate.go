@@ -46,7 +46,7 @@ func (l *Ledger) Take(pod *corev1.Pod) {
 		return
 	}
 	s, seated := e.seats[pod.UID]
-	if !seated || s.bound || s.lost() || s.pod.DeletionTimestamp != nil {
+	if !seated || s.bound || s.lost() || s.unwritten || s.pod.DeletionTimestamp != nil {
 		return
 	}
 	s.inFlight = true
