@@ -3,6 +3,7 @@ package rendering
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,7 +61,10 @@ func (s *server) create(_ context.Context, _ client.WithWatch, obj client.Object
 		if s.err != nil {
 			return s.err
 		}
-		o.Name, o.UID = o.GenerateName+"x7", "uid"
+		o.Name, o.UID = fmt.Sprint(o.GenerateName, s.asked), "uid"
+		o.Spec.Volumes = append(o.Spec.Volumes, corev1.Volume{
+			Name: fmt.Sprint("kube-api-access-", s.asked), VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}},
+		})
 		o.Spec.Containers = append(o.Spec.Containers, corev1.Container{Name: "proxy", Resources: corev1.ResourceRequirements{Requests: amountsOf("cpu", "500m")}})
 		return nil
 	}
