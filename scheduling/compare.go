@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
@@ -55,7 +56,9 @@ func (l *Ledger) compare(e *entry, s *slot) {
 	}
 	e.version++
 	l.sendBack(e, s, "a pod of the gang needs something else than was planned")
-	l.effects.Note(e.job, "PodsDiffer", fmt.Sprintf("pods of set %s are not what was planned: they %s; they are planned anew", set.set.Name, strings.Join(differences, ", and ")))
+	what := strings.Join(differences, ", and ")
+	l.logger.V(2).Info("Pods are not what was planned", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "podSet", set.set.Name, "pod", klog.KObj(s.pod), "they", what)
+	l.effects.Note(e.job, "PodsDiffer", fmt.Sprintf("pods of set %s are not what was planned: they %s; they are planned anew", set.set.Name, what))
 	l.replan(e)
 }
 
@@ -79,6 +82,9 @@ func (l *Ledger) plannedAs(e *entry, s *slot) *corev1.PodSpec {
 func (l *Ledger) shed(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if e.state != Admitted {
+		return
+	}
 	any := false
 	for _, set := range e.sets {
 		for _, s := range set.slots {

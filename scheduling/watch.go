@@ -77,7 +77,10 @@ func (j *Jobs) sources() []source {
 			handler(func(_, _ *kueue.WorkloadPriorityClass) { l.resyncBlocked() }, func(*kueue.WorkloadPriorityClass) {}), true},
 		{of("Workload"), &kueue.Workload{}, handler(func(_, o *kueue.Workload) { j.workloadSeen(o) }, j.workloadGone), true},
 		{schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), &schedulingv1.PriorityClass{},
-			handler(func(_, _ *schedulingv1.PriorityClass) { j.renderAgain("") }, func(*schedulingv1.PriorityClass) { j.renderAgain("") }), true},
+			handler(func(_, _ *schedulingv1.PriorityClass) {
+				j.renderAgain("")
+				l.resyncBlocked()
+			}, func(*schedulingv1.PriorityClass) { j.renderAgain("") }), true},
 		{nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), &nodev1.RuntimeClass{},
 			handler(func(_, _ *nodev1.RuntimeClass) { j.renderAgain("") }, func(*nodev1.RuntimeClass) { j.renderAgain("") }), true},
 		{corev1.SchemeGroupVersion.WithKind("LimitRange"), &corev1.LimitRange{},
