@@ -16,8 +16,12 @@ import (
 // whyNot asks the Filter plugins about every node, with the pods placed so far
 // in place, and turns the answers into a reason.
 func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.Reason, error) {
-	if s.stale && s.refused == nil {
-		if err := s.preFilter(ctx); err != nil {
+	if s.refused == nil {
+		if s.stale {
+			if err := s.preFilter(ctx); err != nil {
+				return nil, err
+			}
+		} else if err := s.claim(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -97,19 +101,26 @@ func (s *classSearch) ask(ctx context.Context, node fwk.NodeInfo) (*fwk.Status, 
 	if name := node.Node().Name; s.allowed != nil && !s.allowed.Has(name) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) didn't satisfy a PreFilter plugin"), nil
 	}
-	status := s.fw.RunFilterPlugins(ctx, s.state, s.prototype.Pod, node)
+	status := s.filter(ctx, node)
 	if !status.IsSuccess() && !status.IsRejected() {
 		return nil, fmt.Errorf("filtering node %s: %w", node.Node().Name, status.AsError())
 	}
 	return status, nil
 }
 
-// isUsable tells a node that is only too full, or has the wrong pods nearby,
-// from one that the pod may not use at all. Too few resources on an empty node
-// are not a refusal of the node: shortage counts them itself.
+// isUsable tells a node that is only too full, has the wrong pods nearby, or
+// not the volumes or devices, from one that the pod may not use at all. Too few
+// resources on an empty node are not a refusal of the node: shortage counts
+// them itself.
 func isUsable(status *fwk.Status) bool {
-	return status.Code() != fwk.UnschedulableAndUnresolvable ||
-		status.Plugin() == names.NodeResourcesFit || status.Plugin() == names.InterPodAffinity
+	if status.Code() != fwk.UnschedulableAndUnresolvable {
+		return true
+	}
+	switch status.Plugin() {
+	case names.NodeResourcesFit, names.InterPodAffinity, names.VolumeBinding, names.DynamicResources:
+		return true
+	}
+	return false
 }
 
 // isAway tells a node that is cordoned, not ready or unreachable: its GPUs
@@ -136,7 +147,7 @@ func isAway(node *v1.Node) bool {
 func (s *classSearch) ownGPUs() map[string]int64 {
 	own := make(map[string]int64)
 	for _, pod := range s.assumed {
-		info := framework.PodInfo{Pod: pod}
+		info := framework.PodInfo{Pod: pod.Pod}
 		own[pod.Spec.NodeName] += s.demand.gpusOf(info.CalculateResource().Resource, s.isGPU)
 	}
 	return own

@@ -11,14 +11,35 @@
 // Plan decides nothing about quota, evicts nothing, and holds nothing: the
 // caller turns a plan into holds.
 //
-// The search is greedy. For one class of pods whose only constraints are
-// those of single nodes (resources, selectors, taints, ports) it finds a plan
-// whenever there is one; with constraints between pods, or several classes
-// that compete for the same nodes, it may miss one. A plan that it returns is
-// always valid, with one exception: Reserve plugins are not simulated, so that
-// two pods with ResourceClaims or unbound volume claims may be planned onto
-// the same device or volume. PreFilter runs once for each class, but once for
-// each pod of classes with claims or with topology spread, which makes those
-// dear on large clusters. Extended resources count as far as a node advertises
-// them as allocatable, also those that NodeResourcesFit is told to ignore.
+// A plan that Plan returns can be bound: its pods pass the scheduler one after
+// the other, in the order in which they were planned. Plan finds one whenever
+// there is one for a single class of pods whose constraints are those of
+// single nodes (resources, selectors, taints, ports), keeping apart, one
+// required affinity, one topology spread constraint, a claim that all share,
+// devices or provisioned volumes of their own. With several constraints, with
+// several classes that compete or mind each other, or with volumes of their
+// own that only some nodes reach, it may miss one: packing is greedy, and is
+// then repeated in other orders of classes and nodes, but not for ever
+// (retry.go). A property test keeps both promises, and the misses rare.
+//
+// Claims are planned by in-tree plugins that the planner has for itself, over
+// the API server's objects with those of the trial laid over them (claims.go):
+// neither the scheduler's own plugins nor the API server learn of a trial.
+// Claims that a template stands for do not exist yet and are made up
+// (templates.go). A volume that is to be provisioned and that pods of several
+// nodes may mount counts as bound once the first of them has a node, and as
+// reached from where its CSI driver's topology keys say (provision.go). What
+// holds and pods in binding will take counts as taken, so that two jobs planned
+// one after the other are not given the same volume or device. What is wrong
+// in this picture, for instance because a provisioner puts a volume elsewhere,
+// shows when the pod is scheduled, and the slot is planned anew.
+// Of volumes that do not wait for their pod only the class is known: they count
+// as there, wherever the class allows. Which device of a node a pod gets is not
+// kept. Devices that an extended resource name stands for are not seen.
+//
+// PreFilter runs once for each class, but once for each pod of classes with
+// topology spread, and the plugins for claims once for each pod with claims,
+// which makes those dear on large clusters. Extended resources count as far as
+// a node advertises them as allocatable, also those that NodeResourcesFit is
+// told to ignore.
 package placement

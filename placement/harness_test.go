@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -30,9 +33,16 @@ func isGPU(name v1.ResourceName) bool { return name == gpuResource }
 // cluster is a real scheduler of the default profile that never runs: its
 // cache, and the framework with all default plugins over its snapshot.
 type cluster struct {
-	ctx  context.Context
-	fw   framework.Framework
-	snap *cache.Snapshot
+	ctx     context.Context
+	sched   *scheduler.Scheduler
+	fw      framework.Framework
+	snap    *cache.Snapshot
+	planner *Planner
+	client  *fake.Clientset
+	factory informers.SharedInformerFactory
+	// zonal: see scene. version counts the objects written.
+	zonal   bool
+	version int
 }
 
 func newCluster(tb testing.TB, nodes []*v1.Node, running ...*v1.Pod) *cluster {
@@ -50,12 +60,41 @@ type fataler interface {
 
 func newClusterIn(ctx context.Context, tb fataler, nodes []*v1.Node, running ...*v1.Pod) *cluster {
 	tb.Helper()
-	client := fake.NewClientset()
+	return newClusterOf(ctx, tb, nil, nodes, running)
+}
+
+// newClusterOf is a cluster whose API server has the objects; without any its
+// informers do not run.
+func newClusterOf(ctx context.Context, tb fataler, objects []runtime.Object, nodes []*v1.Node, running []*v1.Pod) *cluster {
+	tb.Helper()
+	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster))
 	if err != nil {
 		tb.Fatalf("building the scheduler: %v", err)
+	}
+	fw := sched.Profiles[v1.DefaultSchedulerName]
+	planner := NewPlanner(isGPU)
+	if err := planner.PlanClaims(ctx, fw); err != nil {
+		tb.Fatalf("building the planner: %v", err)
+	}
+	if len(objects) > 0 {
+		factory.Start(ctx.Done())
+		factory.WaitForCacheSync(ctx.Done())
+		c := &cluster{fw: fw}
+		for _, object := range objects {
+			// What keeps objects besides the informers hears of them later.
+			switch o := object.(type) {
+			case *resourceapi.ResourceClaim:
+				c.await(tb, func() bool { _, ok := c.deviceClaim(o.Namespace, o.Name); return ok })
+			case *resourceapi.ResourceSlice:
+				c.await(tb, func() bool {
+					slices, err := fw.SharedDRAManager().ResourceSlices().ListWithDeviceTaintRules()
+					return err == nil && len(slices) == count[*resourceapi.ResourceSlice](objects)
+				})
+			}
+		}
 	}
 	logger := klog.FromContext(ctx)
 	for _, node := range nodes {
@@ -66,12 +105,37 @@ func newClusterIn(ctx context.Context, tb fataler, nodes []*v1.Node, running ...
 			tb.Fatalf("adding pod %s: %v", pod.Name, err)
 		}
 	}
-	fw := sched.Profiles[v1.DefaultSchedulerName]
 	snap := fw.SnapshotSharedLister().(*cache.Snapshot)
 	if err := sched.Cache.UpdateSnapshot(logger, snap); err != nil {
 		tb.Fatalf("taking the snapshot: %v", err)
 	}
-	return &cluster{ctx: ctx, fw: fw, snap: snap}
+	return &cluster{ctx: ctx, sched: sched, fw: fw, snap: snap, planner: planner, client: client, factory: factory}
+}
+
+// count counts the objects of one type.
+func count[T runtime.Object](objects []runtime.Object) (n int) {
+	for _, o := range objects {
+		if _, ok := o.(T); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// await waits until an informer's handlers have done their part.
+func (c *cluster) await(tb fataler, done func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(200 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("an informer has not delivered within a minute")
+		}
+	}
+}
+
+// deviceClaim is a ResourceClaim as the scheduler's plugins see it.
+func (c *cluster) deviceClaim(namespace, name string) (*resourceapi.ResourceClaim, bool) {
+	claim, err := c.fw.SharedDRAManager().ResourceClaims().Get(namespace, name)
+	return claim, err == nil
 }
 
 // dump renders all that plugins can read of the snapshot. Counts of zero are

@@ -28,27 +28,33 @@ func (s *classSearch) nearKeys() ([]string, error) {
 }
 
 // run places as many pods of the class as it can. Where the first pod goes
-// binds the others if they must be near it, so if the domain that packing
-// alone prefers is too small, each other one with enough room is tried.
+// binds the others if they must be near it or share a claim, so if the domain
+// that packing alone prefers is too small, each other one with enough room is
+// tried.
 func (s *classSearch) run(ctx context.Context) error {
 	before := len(s.assumed)
+	var keys []string
+	if s.hasClaims {
+		// Only now, with no pod of the class placed, is to be seen what is open.
+		keys = s.claims.nearKeys(s.prototype.Pod)
+	}
 	if err := s.attempt(ctx); err != nil || len(s.chosen) == s.class.Count || len(s.chosen) == 0 {
 		return err
 	}
-	keys, err := s.nearKeys()
-	if err != nil || len(keys) == 0 {
+	near, err := s.nearKeys()
+	if keys = append(keys, near...); err != nil || len(keys) == 0 {
 		return err
 	}
 	tried := s.chosen[0]
 	if err := s.forget(before); err != nil {
 		return err
 	}
-	s.chosen, s.refused = nil, nil
+	s.restart(nil)
 	for _, nodes := range s.domains(keys, tried) {
 		if err := s.forget(before); err != nil {
 			return err
 		}
-		s.chosen, s.refused, s.within = nil, nil, nodes
+		s.restart(nodes)
 		if err := s.attempt(ctx); err != nil || len(s.chosen) == s.class.Count {
 			return err
 		}

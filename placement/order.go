@@ -11,15 +11,22 @@ import (
 // planOrder is the order in which classes are planned: most demanding first,
 // but a class that must be near pods of a sibling class only after it, because
 // required affinity to pods that are not there yet refuses every node.
-func planOrder(searches []*classSearch) ([]int, error) {
-	waiting := make([]int, len(searches))
-	for i := range waiting {
-		waiting[i] = i
+func planOrder(searches []*classSearch, after [][]bool) []int {
+	wish := make([]int, len(searches))
+	for i := range wish {
+		wish[i] = i
 	}
-	slices.SortStableFunc(waiting, func(a, b int) int { return searches[a].demand.compare(&searches[b].demand) })
-	if len(waiting) < 2 {
-		return waiting, nil
-	}
+	byDemand(searches, wish)
+	return inOrder(wish, after)
+}
+
+// byDemand sorts indices of classes, most demanding first.
+func byDemand(searches []*classSearch, indices []int) {
+	slices.SortStableFunc(indices, func(a, b int) int { return searches[a].demand.compare(&searches[b].demand) })
+}
+
+// needs tells for each class after which others it must be planned.
+func needs(searches []*classSearch) ([][]bool, error) {
 	after := make([][]bool, len(searches))
 	for i := range searches {
 		after[i] = make([]bool, len(searches))
@@ -34,7 +41,13 @@ func planOrder(searches []*classSearch) ([]int, error) {
 			after[i][j] = needs
 		}
 	}
-	order := make([]int, 0, len(searches))
+	return after, nil
+}
+
+// inOrder is the wish with each class moved behind those that it must be after.
+func inOrder(wish []int, after [][]bool) []int {
+	waiting := slices.Clone(wish)
+	order := make([]int, 0, len(wish))
 	for len(waiting) > 0 {
 		next := slices.IndexFunc(waiting, func(i int) bool {
 			return !slices.ContainsFunc(waiting, func(j int) bool { return after[i][j] })
@@ -44,7 +57,7 @@ func planOrder(searches []*classSearch) ([]int, error) {
 		order = append(order, waiting[next])
 		waiting = slices.Delete(waiting, next, next+1)
 	}
-	return order, nil
+	return order
 }
 
 // needsNearby tells whether the pod has required affinity that the sibling

@@ -23,6 +23,8 @@ type candidate struct {
 	// node is the caller's index of the node.
 	node int
 	tier tier
+	// rank goes before all else where a search departs from packing, else 0.
+	rank uint32
 	// room is how many pods of the class the free resources hold: an upper
 	// bound, Filter decides.
 	room int
@@ -33,7 +35,7 @@ type candidate struct {
 // compareMostRoom orders candidates for a class that no single node can take:
 // most pods first, so that few nodes are used.
 func compareMostRoom(a, b *candidate) int {
-	if d := cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(b.room, a.room), cmp.Compare(a.gpus, b.gpus)); d != 0 {
+	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier), cmp.Compare(b.room, a.room), cmp.Compare(a.gpus, b.gpus)); d != 0 {
 		return d
 	}
 	return compareNatural(a.name, b.name)
@@ -43,7 +45,7 @@ func compareMostRoom(a, b *candidate) int {
 // left: least left over first, so that big holes stay big. What is left over
 // is counted in GPUs, then in pods.
 func compareBestFit(a, b *candidate) int {
-	if d := cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.room, b.room)); d != 0 {
+	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.room, b.room)); d != 0 {
 		return d
 	}
 	return compareNatural(a.name, b.name)
@@ -51,8 +53,8 @@ func compareBestFit(a, b *candidate) int {
 
 // comparePacking is the order in which nodes are tried while left pods remain.
 func comparePacking(a, b *candidate, left int) int {
-	if a.tier != b.tier {
-		return cmp.Compare(a.tier, b.tier)
+	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier)); d != 0 {
+		return d
 	}
 	switch aAll, bAll := a.room >= left, b.room >= left; {
 	case aAll && bAll:

@@ -44,7 +44,7 @@ func BenchmarkPlan(b *testing.B) {
 					node.Labels["zone"] = fmt.Sprint(i % 10)
 				}
 				c := newCluster(b, cluster, running...)
-				planner := NewPlanner(isGPU)
+				planner := c.planner
 				gangs := make([]Gang, bench.gangs)
 				for i := range gangs {
 					name := fmt.Sprintf("job-%d", i)

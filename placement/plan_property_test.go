@@ -80,14 +80,17 @@ type placedPod struct {
 }
 
 // planInOrder plans as Plan does, and keeps the order of the pods.
-func planInOrder(t *rapid.T, c *cluster, gang Gang) []placedPod {
+func planInOrder(t fataler, c *cluster, gang Gang) []placedPod {
 	nodes, err := c.snap.List()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
-	trial := &trial{fw: c.fw, pods: c.snap, nodes: nodes, isGPU: isGPU}
+	trial := c.planner.newTrial(c.ctx, c.fw, c.snap, nodes)
+	if err := trial.begin(c.ctx, gang); err != nil {
+		t.Fatalf("%v", err)
+	}
 	if _, _, err := trial.plan(c.ctx, gang); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	var placed []placedPod
 	for _, pod := range trial.assumed {
@@ -97,8 +100,8 @@ func planInOrder(t *rapid.T, c *cluster, gang Gang) []placedPod {
 			}
 		}
 	}
-	if err := trial.forget(0); err != nil {
-		t.Fatal(err)
+	if err := trial.end(); err != nil {
+		t.Fatalf("%v", err)
 	}
 	return placed
 }
@@ -162,7 +165,7 @@ func TestPlanCanBeBound(t *testing.T) {
 		c := newClusterIn(ctx, t, nodes, running...)
 		before := c.dump(t)
 
-		assignment, why, err := NewPlanner(isGPU).Plan(ctx, c.fw, c.snap, gang)
+		assignment, why, err := c.planner.Plan(ctx, c.fw, c.snap, gang)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +240,7 @@ func TestPlanMissesNoRoomForGPUs(t *testing.T) {
 			room += (have - used) / gpus
 		}
 		c := newClusterIn(ctx, t, nodes, running...)
-		plan, why, err := NewPlanner(isGPU).Plan(ctx, c.fw, c.snap, gangOf(class(makePod("worker", gpus), count)))
+		plan, why, err := c.planner.Plan(ctx, c.fw, c.snap, gangOf(class(makePod("worker", gpus), count)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -197,6 +197,20 @@ func TestPlan(t *testing.T) {
 			want:  []string{"node-1 x1", "node-0 x1"},
 		},
 		{
+			name:  "a class that has no choice of nodes is given them by those that have",
+			nodes: zones("a0", "b0"),
+			gang:  gangOf(class(makePod("large", 6), 1), class(makePod("small", 4, selecting("zone", "a")), 1)),
+			want:  []string{"b0 x1", "a0 x1"},
+		},
+		{
+			name:  "a class goes where those that must be near it can go",
+			nodes: zones("a0", "b0"),
+			gang: gangOf(
+				class(makePod("leader", 4, near("leader", "zone")), 1),
+				class(makePod("worker", 2, near("leader", "zone"), selecting("zone", "b")), 2)),
+			want: []string{"b0 x1", "b0 x2"},
+		},
+		{
 			name:  "a pod set that finds no room beside its siblings is named",
 			nodes: []*v1.Node{makeNode("node-0", 8), makeNode("node-1", 4), makeNode("node-2", 4)},
 			gang:  gangOf(class(makePod("small", 3), 4), class(makePod("large", 4), 1)),
@@ -232,7 +246,7 @@ func TestPlan(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCluster(t, test.nodes, test.running...)
 			before := c.dump(t)
-			plan, why, err := NewPlanner(isGPU).Plan(c.ctx, c.fw, c.snap, test.gang)
+			plan, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, test.gang)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +278,7 @@ func TestPlanRefusesBadInput(t *testing.T) {
 		{name: "a prototype that has a node", class: class(makePod("worker", 1, on("node-0")), 1), want: "planning gang job: the prototype pod of pod set worker has a node, node-0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, _, err := NewPlanner(isGPU).Plan(c.ctx, c.fw, c.snap, gangOf(test.class))
+			_, _, err := c.planner.Plan(c.ctx, c.fw, c.snap, gangOf(test.class))
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
@@ -272,7 +286,7 @@ func TestPlanRefusesBadInput(t *testing.T) {
 	}
 	t.Run("another profile's snapshot", func(t *testing.T) {
 		other := newCluster(t, makeNodes(1, 8))
-		if _, _, err := NewPlanner(isGPU).Plan(c.ctx, c.fw, other.snap, gangOf()); err == nil {
+		if _, _, err := c.planner.Plan(c.ctx, c.fw, other.snap, gangOf()); err == nil {
 			t.Error("planned on a snapshot that the plugins do not read")
 		}
 	})
@@ -296,7 +310,7 @@ func TestPlanCancelledLeavesTheSnapshot(t *testing.T) {
 	before := c.dump(t)
 	gang := gangOf(class(makePod("worker", 4, apart("launcher", "zone"), hostPort(29500)), 4), class(makePod("launcher", 0), 1))
 	for asked := range 5 {
-		plan, why, err := NewPlanner(isGPU).Plan(&countdown{c.ctx, asked}, c.fw, c.snap, gang)
+		plan, why, err := c.planner.Plan(&countdown{c.ctx, asked}, c.fw, c.snap, gang)
 		if !errors.Is(err, context.Canceled) || plan != nil || why != nil {
 			t.Errorf("cancelled at pod %d: got plan %v, reason %v, error %v", asked, plan, why, err)
 		}
@@ -325,7 +339,7 @@ func TestPlanPanicLeavesTheSnapshot(t *testing.T) {
 				t.Errorf("recovered %v, want the plugin's panic", r)
 			}
 		}()
-		_, _, _ = NewPlanner(isGPU).Plan(&panicking{countdown{c.ctx, 3}}, c.fw, c.snap, gangOf(class(makePod("worker", 4), 8)))
+		_, _, _ = c.planner.Plan(&panicking{countdown{c.ctx, 3}}, c.fw, c.snap, gangOf(class(makePod("worker", 4), 8)))
 	}()
 	if diff := cmp.Diff(before, c.dump(t)); diff != "" {
 		t.Errorf("the snapshot changed:\n%s", diff)

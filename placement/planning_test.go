@@ -41,11 +41,11 @@ func (s *steering) RunPreFilterPlugins(ctx context.Context, state fwk.CycleState
 func TestPlanObeysPreFilter(t *testing.T) {
 	c := newCluster(t, makeNodes(3, 8))
 	fw := &steering{Framework: c.fw, node: "node-2"}
-	plan, why, err := NewPlanner(isGPU).Plan(c.ctx, fw, c.snap, gangOf(class(makePod("worker", 4), 2)))
+	plan, why, err := c.planner.Plan(c.ctx, fw, c.snap, gangOf(class(makePod("worker", 4), 2)))
 	if err != nil || why != nil || use(plan[0]) != "node-2 x2" {
 		t.Errorf("got plan %v, reason %v, error %v, want both pods on node-2", plan, why, err)
 	}
-	plan, why, err = NewPlanner(isGPU).Plan(c.ctx, fw, c.snap, gangOf(class(makePod("worker", 4), 3)))
+	plan, why, err = c.planner.Plan(c.ctx, fw, c.snap, gangOf(class(makePod("worker", 4), 3)))
 	if want := "needs 12 GPUs; the nodes that it may use have 8"; err != nil || plan != nil || why.String() != want {
 		t.Errorf("got plan %v, reason %v, error %v, want the reason %s", plan, why, err, want)
 	}

@@ -20,10 +20,14 @@ type classSearch struct {
 	prototype *framework.PodInfo
 	demand    demand
 	uidPrefix string
-	// preFilterEach: PreFilter must run anew for each pod. Plugins that keep
-	// track of claims must look at each pod, and PodTopologySpread follows only
-	// two domains when it is told of siblings, so that with three it takes a
-	// domain that has fallen behind for an equal.
+	// bare is the prototype pod without its claims, which are not for the
+	// scheduler's plugins to look at: those that they name may not exist yet.
+	bare *v1.Pod
+	// hasClaims: claims are planned, for each pod anew.
+	hasClaims bool
+	// preFilterEach: PreFilter must run anew for each pod. PodTopologySpread
+	// follows only two domains when it is told of siblings, so that with three
+	// it takes a domain that has fallen behind for an equal.
 	preFilterEach bool
 	// spreadKeys are the node labels over which the pod says that its kind must
 	// be spread; the profile's own default constraints are not among them.
@@ -32,6 +36,8 @@ type classSearch struct {
 	state fwk.CycleState
 	// stale: a pod was placed that state does not know of.
 	stale bool
+	// next is the next pod, if there are claims to plan; nil once it is placed.
+	next *claimant
 	// allowed are the nodes that PreFilter lets through, nil for all.
 	allowed sets.Set[string]
 	// refused is PreFilter's "no" for the whole cluster.
@@ -61,9 +67,13 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 		class:     class,
 		prototype: prototype,
 		// Calculated here, the requests stay cached in every copy of the PodInfo.
-		demand:        demandOf(prototype.CalculateResource().Resource, t.isGPU),
-		uidPrefix:     fmt.Sprintf("plan/%s/", gang.UID),
-		preFilterEach: usesClaims(class.Pod),
+		demand:    demandOf(prototype.CalculateResource().Resource, t.isGPU),
+		uidPrefix: fmt.Sprintf("plan/%s/", gang.UID),
+		bare:      class.Pod,
+		hasClaims: usesClaims(class.Pod),
+	}
+	if s.hasClaims {
+		s.bare = withoutClaims(class.Pod)
 	}
 	for _, c := range class.Pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == v1.DoNotSchedule {
@@ -71,13 +81,6 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 		}
 	}
 	return s, nil
-}
-
-// usesClaims tells whether the pod mounts volume claims or claims devices.
-func usesClaims(pod *v1.Pod) bool {
-	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
-		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
-	})
 }
 
 // attempt places as many pods of the class as it can, within the nodes set.
@@ -103,12 +106,22 @@ func (s *classSearch) attempt(ctx context.Context) error {
 		}
 		c := r.all[i]
 		r.take(i)
-		placed, ahead, err := s.fill(ctx, &c, left)
+		want := left
+		if s.variation != nil && s.variation.loose {
+			want = 1
+		}
+		placed, ahead, err := s.fill(ctx, &c, want)
 		if err != nil || s.refused != nil {
 			return err
 		}
 		left -= placed
 		progress = progress || placed > 0
+		if placed == want && placed < c.room && left > 0 {
+			c.room -= placed
+			c.rank = s.variation.rank()
+			r.put(c)
+			continue
+		}
 		if ahead && c.room > placed && len(s.spreadKeys) > 0 {
 			c.room -= placed
 			c.gpus -= int64(placed) * s.demand.gpus
@@ -121,9 +134,10 @@ func (s *classSearch) attempt(ctx context.Context) error {
 
 // preFilter starts a CycleState over the snapshot as it is now.
 func (s *classSearch) preFilter(ctx context.Context) error {
-	s.state, s.stale = framework.NewCycleState(), false
+	s.state, s.stale, s.next = framework.NewCycleState(), false, nil
+	s.effort += 8 + len(s.nodes)/8
 	MarkPlanning(s.state)
-	result, status, _ := s.fw.RunPreFilterPlugins(ctx, s.state, s.prototype.Pod)
+	result, status, _ := s.fw.RunPreFilterPlugins(ctx, s.state, s.bare)
 	switch {
 	case status.IsRejected():
 		s.refused = status
@@ -135,7 +149,33 @@ func (s *classSearch) preFilter(ctx context.Context) error {
 		s.allowed = result.NodeNames
 	}
 	s.preFilterEach = s.preFilterEach || s.isSpread()
+	return s.claim(ctx)
+}
+
+// claim has the next pod's claims looked at, unless that was done.
+func (s *classSearch) claim(ctx context.Context) error {
+	if !s.hasClaims || s.next != nil || s.refused != nil {
+		return nil
+	}
+	next, status := s.claims.claimant(ctx, s.hypothetical(s), s.nodes)
+	switch {
+	case status.IsRejected():
+		s.refused = status
+	case !status.IsSuccess():
+		return fmt.Errorf("running PreFilter plugins for claims: %w", status.AsError())
+	default:
+		s.next = next
+	}
 	return nil
+}
+
+// filter runs the Filter plugins for one more pod on the node.
+func (s *classSearch) filter(ctx context.Context, node fwk.NodeInfo) *fwk.Status {
+	s.effort++
+	if status := s.fw.RunFilterPlugins(ctx, s.state, s.bare, node); !status.IsSuccess() || s.next == nil {
+		return status
+	}
+	return s.next.filter(ctx, node)
 }
 
 // isSpread tells whether PodTopologySpread has something to say, be it for the
@@ -158,14 +198,27 @@ func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed 
 				return placed, false, err
 			}
 		}
+		if err := s.claim(ctx); err != nil || s.refused != nil {
+			return placed, false, err
+		}
 		if s.allowed != nil && !s.allowed.Has(c.name) {
 			return placed, false, nil
 		}
-		if status := s.fw.RunFilterPlugins(ctx, s.state, s.prototype.Pod, node); !status.IsSuccess() {
+		if status := s.filter(ctx, node); !status.IsSuccess() {
 			if !status.IsRejected() {
 				return placed, false, fmt.Errorf("filtering node %s: %w", c.name, status.AsError())
 			}
 			return placed, isAhead(status), nil
+		}
+		if s.next != nil {
+			if err := s.claims.reserve(ctx, s.next, c.name); err != nil {
+				// What Filter found has just changed. The pod starts anew on the
+				// next node.
+				s.logger.V(2).Info("Claims not reserved in a plan", "node", c.name, "err", err)
+				s.claims.rollBack(s.next.mark)
+				s.next = nil
+				return placed, false, nil
+			}
 		}
 		info, err := s.assume(s, node)
 		if err != nil {
@@ -173,7 +226,7 @@ func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed 
 		}
 		if s.preFilterEach {
 			s.stale = true
-		} else if status := s.fw.RunPreFilterExtensionAddPod(ctx, s.state, s.prototype.Pod, info, node); !status.IsSuccess() {
+		} else if status := s.fw.RunPreFilterExtensionAddPod(ctx, s.state, s.bare, info, node); !status.IsSuccess() {
 			return placed, false, fmt.Errorf("telling plugins of a pod on node %s: %w", c.name, status.AsError())
 		}
 		s.chosen = append(s.chosen, c.name)
@@ -204,7 +257,7 @@ func (s *classSearch) candidates() []candidate {
 		if s.allowed != nil && !s.preFilterEach && !s.allowed.Has(name) {
 			continue
 		}
-		c := candidate{name: name, node: i, tier: tierPlain, room: room}
+		c := candidate{name: name, node: i, tier: tierPlain, room: room, rank: s.variation.rank()}
 		c.gpus = s.demand.gpusOf(allocatable, s.isGPU) - s.demand.gpusOf(requested, s.isGPU)
 		switch {
 		case fixed.Has(name):

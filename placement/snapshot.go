@@ -18,11 +18,22 @@ import (
 type Planner struct {
 	// isGPU says which extended resources are GPUs.
 	isGPU func(v1.ResourceName) bool
+	// claims plans volumes and devices; nil if it was not prepared to.
+	claims *claims
 }
 
 // NewPlanner returns a Planner that counts the resources for which isGPU is
 // true as GPUs.
 func NewPlanner(isGPU func(v1.ResourceName) bool) *Planner { return &Planner{isGPU: isGPU} }
+
+// PlanClaims has the planner plan volume claims and resource claims as well,
+// by the objects that the handle's informers have; without it a gang with
+// claims is an error. It must be called before the informers start, and any
+// profile's handle serves.
+func (p *Planner) PlanClaims(ctx context.Context, handle fwk.Handle) (err error) {
+	p.claims, err = newClaims(ctx, handle)
+	return err
+}
 
 // Plan finds a node for every pod of the gang on the snapshot, or says why
 // there is none. Exactly one of the three results is set, except that a gang
@@ -46,8 +57,11 @@ func (p *Planner) Plan(ctx context.Context, fw framework.Framework, snap *cache.
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the snapshot's nodes: %w", err)
 	}
-	t := &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU}
-	defer func() { err = errors.Join(err, t.forget(0)) }()
+	t := p.newTrial(ctx, fw, snap, nodes)
+	defer func() { err = errors.Join(err, t.end()) }()
+	if err := t.begin(ctx, gang); err != nil {
+		return nil, nil, err
+	}
 	return t.plan(ctx, gang)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,8 +12,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-
-	"github.com/muster-gpu/muster/api/reason"
 )
 
 // trial is one attempt to place a gang: the pods placed so far are in the
@@ -23,68 +22,90 @@ type trial struct {
 	nodes  []fwk.NodeInfo
 	logger klog.Logger
 	isGPU  func(v1.ResourceName) bool
+	claims *claims
 
-	assumed []*v1.Pod
+	assumed []assumedPod
+	// variation is that of the try that is being made.
+	variation *variation
+	// effort is what retries have cost, see retryEffort.
+	effort int
 }
 
-// plan places the classes in turn, each on what the earlier ones left.
-func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason, error) {
-	searches := make([]*classSearch, len(gang.Classes))
-	for i := range gang.Classes {
-		s, err := t.newClassSearch(&gang, i)
-		if err != nil {
-			return nil, nil, err
-		}
-		searches[i] = s
+func (p *Planner) newTrial(ctx context.Context, fw framework.Framework, snap hypotheticalPods, nodes []fwk.NodeInfo) *trial {
+	return &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims}
+}
+
+var errNoClaims = errors.New("its pods have volume or resource claims, which are not planned here")
+
+// begin gives pods that hold nodes what they claim there, if the gang has
+// claims too.
+func (t *trial) begin(ctx context.Context, gang Gang) error {
+	if !slices.ContainsFunc(gang.Classes, func(c Class) bool { return c.Pod != nil && c.Count > 0 && usesClaims(c.Pod) }) {
+		return nil
 	}
-	order, err := planOrder(searches)
-	if err != nil {
-		return nil, nil, err
+	if t.claims == nil {
+		return errNoClaims
 	}
-	result := make(Assignment, len(searches))
-	for _, i := range order {
-		s := searches[i]
-		if err := s.run(ctx); err != nil {
-			return nil, nil, fmt.Errorf("placing pod set %s: %w", s.class.Name, err)
-		}
-		if len(s.chosen) < s.class.Count {
-			why, err := s.whyNot(ctx, searches)
-			if err != nil {
-				return nil, nil, fmt.Errorf("diagnosing pod set %s: %w", s.class.Name, err)
-			}
-			return nil, why, nil
-		}
-		result[i] = groupEqual(s.chosen)
+	return t.claims.settle(ctx, t.nodes)
+}
+
+// end takes back everything.
+func (t *trial) end() error {
+	err := t.forget(0)
+	if t.claims != nil {
+		t.claims.rollBack(0)
 	}
-	return result, nil, nil
+	return err
+}
+
+// assumedPod is a pod in the snapshot, and the claimant that it was if claims
+// were planned for it.
+type assumedPod struct {
+	*v1.Pod
+	claimant *claimant
+}
+
+// hypothetical is the next pod of the class, without a node. It is a shallow
+// copy: only the name and the UID differ between the pods of a class, and
+// nobody writes to the rest.
+func (t *trial) hypothetical(s *classSearch) *v1.Pod {
+	pod := *s.prototype.Pod
+	number := strconv.Itoa(len(t.assumed))
+	// Not the name of a hold, or of a pod that its controller makes.
+	pod.Name = pod.Name + "-plan-" + number
+	pod.UID = types.UID(s.uidPrefix + number)
+	return &pod
 }
 
 // assume puts one more pod of the class on the node.
 func (t *trial) assume(s *classSearch, node fwk.NodeInfo) (*framework.PodInfo, error) {
-	// A shallow copy: only the name, the UID and the node differ between the
-	// pods of a class, and nobody writes to the rest.
-	pod := *s.prototype.Pod
-	number := strconv.Itoa(len(t.assumed))
-	pod.Name = pod.Name + "-" + number
-	pod.UID = types.UID(s.uidPrefix + number)
-	pod.Spec.NodeName = node.Node().Name
-	info := *s.prototype
-	info.Pod = &pod
-	if err := t.pods.AssumePod(&info); err != nil {
-		return nil, fmt.Errorf("assuming a pod on node %s: %w", pod.Spec.NodeName, err)
+	assumed := assumedPod{t.hypothetical(s), s.next}
+	if s.next != nil {
+		assumed.Status.ResourceClaimStatuses = s.next.pod.Status.ResourceClaimStatuses
+		s.next = nil
 	}
-	t.assumed = append(t.assumed, &pod)
+	assumed.Spec.NodeName = node.Node().Name
+	info := *s.prototype
+	info.Pod = assumed.Pod
+	if err := t.pods.AssumePod(&info); err != nil {
+		return nil, fmt.Errorf("assuming a pod on node %s: %w", assumed.Spec.NodeName, err)
+	}
+	t.assumed = append(t.assumed, assumed)
 	return &info, nil
 }
 
 // forget takes back all pods but the first keep, last in, first out: the
-// snapshot relies on that order.
+// snapshot relies on that order, and claims do.
 func (t *trial) forget(keep int) error {
 	var errs []error
 	for len(t.assumed) > keep {
 		last := len(t.assumed) - 1
-		if err := t.pods.ForgetPod(t.logger, t.assumed[last]); err != nil {
+		pod := t.assumed[last]
+		if err := t.pods.ForgetPod(t.logger, pod.Pod); err != nil {
 			errs = append(errs, fmt.Errorf("forgetting a hypothetical pod: %w", err))
+		}
+		if pod.claimant != nil {
+			t.claims.rollBack(pod.claimant.mark)
 		}
 		t.assumed = t.assumed[:last]
 	}

@@ -86,6 +86,9 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 	c.jobs.recorder, c.jobs.pods = recorder, f.Core().V1().Pods().Lister()
 	// The recorder drops what it cannot take; it never blocks.
 	c.effects.note = c.jobs.note
+	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
+		return err
+	}
 	if err := watchCluster(c.Ledger, f); err != nil {
 		return err
 	}

@@ -1,0 +1,147 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+const (
+	// maxRetries bounds how often a gang is tried in other orders.
+	maxRetries = 40
+	// retryEffort bounds what the retries of one gang cost, in calls of the
+	// Filter plugins for one node: some milliseconds.
+	retryEffort = 3000
+)
+
+// variation is how a try departs from packing; nil for not at all.
+type variation struct {
+	rand *rand.Rand
+	// loose: a node gets one pod at a time, and then waits for its turn again.
+	loose bool
+}
+
+// rank is a place in the order of nodes that goes before packing.
+func (v *variation) rank() uint32 {
+	if v == nil {
+		return 0
+	}
+	return v.rand.Uint32()
+}
+
+// plan finds a node for every pod of the gang. What packing alone misses,
+// because classes compete or because the place of one pod binds others, is
+// looked for in other orders of classes and of nodes, a bounded number of
+// them. They are the same each time, so that equal questions have equal
+// answers.
+func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason, error) {
+	searches := make([]*classSearch, len(gang.Classes))
+	for i := range gang.Classes {
+		s, err := t.newClassSearch(&gang, i)
+		if err != nil {
+			return nil, nil, err
+		}
+		searches[i] = s
+	}
+	after, err := needs(searches)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, failed, err := t.try(ctx, searches, planOrder(searches, after))
+	if err != nil || failed < 0 {
+		return plan, nil, err
+	}
+	why, err := searches[failed].whyNot(ctx, searches)
+	if err != nil {
+		return nil, nil, fmt.Errorf("diagnosing pod set %s: %w", searches[failed].class.Name, err)
+	}
+	if why.Class == reason.ExceedsCluster || !t.mayBeMissed(searches, failed) {
+		return nil, why, nil
+	}
+	first := failed
+	t.effort = 0
+	for n := range maxRetries {
+		if t.effort > retryEffort {
+			break
+		}
+		if err := t.forget(0); err != nil {
+			return nil, nil, err
+		}
+		plan, failed, err = t.try(ctx, searches, t.vary(searches, after, n, first))
+		if err != nil || failed < 0 {
+			return plan, nil, err
+		}
+	}
+	return nil, why, nil
+}
+
+// try places the classes in turn, each on what the earlier ones left. failed is
+// the index of a class that found too few nodes, or -1.
+func (t *trial) try(ctx context.Context, searches []*classSearch, order []int) (plan Assignment, failed int, err error) {
+	plan = make(Assignment, len(searches))
+	for _, s := range searches {
+		s.restart(nil)
+	}
+	for _, i := range order {
+		s := searches[i]
+		if err := s.run(ctx); err != nil {
+			return nil, i, fmt.Errorf("placing pod set %s: %w", s.class.Name, err)
+		}
+		if len(s.chosen) < s.class.Count {
+			return nil, i, nil
+		}
+		plan[i] = groupEqual(s.chosen)
+	}
+	return plan, -1, nil
+}
+
+// vary sets the variation of the n-th retry and returns its order of classes:
+// first only the class that failed goes first, then chance rules.
+func (t *trial) vary(searches []*classSearch, after [][]bool, n, failed int) []int {
+	wish := make([]int, len(searches))
+	for i := range wish {
+		wish[i] = i
+	}
+	byDemand(searches, wish)
+	if n == 0 && len(searches) > 1 {
+		t.variation = nil
+		at := slices.Index(wish, failed)
+		wish = slices.Insert(slices.Delete(wish, at, at+1), 0, failed)
+		return inOrder(wish, after)
+	}
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	t.variation = &variation{rand: r, loose: n%2 == 1}
+	r.Shuffle(len(wish), func(i, j int) { wish[i], wish[j] = wish[j], wish[i] })
+	return inOrder(wish, after)
+}
+
+// mayBeMissed tells whether there can be a plan that packing alone has not
+// found. Each node has room for so many pods of a class that competes with no
+// other and whose pods do not mind each other, or only keep apart: there
+// packing misses nothing.
+func (t *trial) mayBeMissed(searches []*classSearch, failed int) bool {
+	if searches[failed].refused != nil && len(t.assumed) == 0 {
+		return false
+	}
+	classes := 0
+	for _, s := range searches {
+		if s.class.Count > 0 {
+			classes++
+		}
+	}
+	s := searches[failed]
+	return classes > 1 || s.hasClaims || s.preFilterEach ||
+		len(fwk.GetPodAffinityTerms(s.prototype.Pod.Spec.Affinity)) > 0
+}
+
+// restart readies the class for another try within the nodes, nil for all.
+func (s *classSearch) restart(within []int) {
+	s.within, s.chosen, s.refused, s.next = within, nil, nil, nil
+	s.state, s.stale = framework.NewCycleState(), false
+}
