@@ -8,16 +8,19 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-gpu/muster/placement"
 )
 
 // failureHandler keeps the members of a gang out of the scheduler's own
 // failure path: a single pod of a gang gets neither an Unschedulable
 // condition, which would call an autoscaler for capacity that is held, nor a
 // FailedScheduling event. Its slot is held again, and planned anew where its
-// node no longer takes it.
+// node no longer takes it, unless a claim that it shares with a pod before it
+// is just being met: the pod comes back to the same slot after a moment.
 func (c *Cycle) failureHandler(upstream scheduler.FailureHandlerFn) scheduler.FailureHandlerFn {
 	return func(ctx context.Context, fw framework.Framework, info *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
-		if !c.ledger.GiveBack(info.Pod, status.IsRejected()) {
+		if !c.ledger.GiveBack(info.Pod, status.IsRejected() && !placement.AwaitsClaim(fw, info.Pod)) {
 			upstream(ctx, fw, info, status, nominating, start)
 			return
 		}

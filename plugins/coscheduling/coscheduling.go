@@ -120,9 +120,13 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 }
 
 // Permit makes a pod wait until all of its start group have their nodes; the
-// last one lets them go.
+// last one lets them go. A pod on whose claim others depend goes on at once:
+// they get their nodes only when it has got its volume or devices.
 func (p *Plugin) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	wait, release := p.slots.Reserve(pod)
+	if wait && placement.SharesOpenClaim(p.handle, pod) {
+		return nil, 0
+	}
 	if wait {
 		return fwk.NewStatus(fwk.Wait), p.barrier
 	}

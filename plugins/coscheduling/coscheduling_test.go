@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -40,8 +42,11 @@ func (l *ledger) GiveBack(pod *v1.Pod, replan bool) bool {
 // waiting is the part of the scheduler that keeps pods at Permit.
 type waiting struct {
 	fwk.Handle
-	pods map[types.UID]*waitingPod
+	pods      map[types.UID]*waitingPod
+	informers informers.SharedInformerFactory
 }
+
+func (w *waiting) SharedInformerFactory() informers.SharedInformerFactory { return w.informers }
 
 func (w *waiting) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	if p := w.pods[uid]; p != nil {
@@ -188,6 +193,29 @@ func TestPermitWaitsForTheStartGroupAndTheLastLetsItGo(t *testing.T) {
 	for uid, want := range map[types.UID]string{"a": Name, "b": Name, "other": ""} {
 		if got := h.pods[uid].allowedBy; got != want {
 			t.Errorf("pod %s was allowed by %q, want %q", uid, got, want)
+		}
+	}
+}
+
+func TestPermitLetsAPodGoOnWhoseClaimOthersShare(t *testing.T) {
+	h := &waiting{informers: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	claims := h.informers.Core().V1().PersistentVolumeClaims().Informer().GetIndexer()
+	pod := gangPod.DeepCopy()
+	pod.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+	for _, test := range []struct {
+		name, volume string
+		want         fwk.Code
+	}{
+		{"it has no volume yet", "", fwk.Success},
+		{"it has a volume", "v0", fwk.Wait},
+	} {
+		claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", Namespace: pod.Namespace}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: test.volume}}
+		if err := claims.Add(claim); err != nil {
+			t.Fatal(err)
+		}
+		status, _ := newPlugin(t, &ledger{managed: true, wait: true}, h).Permit(t.Context(), framework.NewCycleState(), pod, "node-0")
+		if status.Code() != test.want {
+			t.Errorf("%s: got %v, want %v", test.name, status, test.want)
 		}
 	}
 }
