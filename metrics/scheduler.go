@@ -57,13 +57,18 @@ var (
 		Name: "muster_held_gpu_seconds_total", StabilityLevel: metrics.ALPHA,
 		Help: "GPUs of admitted jobs whose pods are not on their nodes yet, times the seconds that they were held.",
 	}, []string{"cluster_queue"})
+	// HoldsBroken counts slots whose room was taken while they were held.
+	HoldsBroken = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_holds_broken_total", StabilityLevel: metrics.ALPHA,
+		Help: "Places held for a pod that were lost to a pod which others had put on the node (reason pod), or to a node that became smaller (reason node).",
+	}, []string{"reason"})
 )
 
 // All are the metrics of the scheduler.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions,
-		HeldGPUSeconds,
+		HeldGPUSeconds, HoldsBroken,
 	}
 }
 

@@ -66,14 +66,13 @@ func NewCore(ctx context.Context, c Config) *Core {
 	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued}) {
 		kinds[k.GroupVersionKind().GroupKind()] = k
 	}
-	return &Core{
-		Ledger: ledger, config: c, effects: effects, cycle: cycle,
-		jobs: &Jobs{
-			ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
-			served: sets.New(c.SchedulerNames...),
-			writes: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
-		},
+	jobs := &Jobs{
+		ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
+		served: sets.New(c.SchedulerNames...),
+		writes: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
 	}
+	effects.write, effects.tell = jobs.writes.Add, jobs.note
+	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs}
 }
 
 // Install puts the Core into a scheduler that is not running yet.

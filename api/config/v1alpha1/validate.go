@@ -91,6 +91,9 @@ func (a *Admission) validate(at *field.Path) field.ErrorList {
 	if d := a.ReadyTimeout.Duration; d < 0 {
 		errs = append(errs, field.Invalid(at.Child("readyTimeout"), d.String(), "must be at least 0, which means no limit"))
 	}
+	if a.NodeLossGrace.Duration < 0 {
+		errs = append(errs, field.Invalid(at.Child("nodeLossGrace"), a.NodeLossGrace.Duration.String(), "must be at least 0"))
+	}
 	errs = append(errs, within(at.Child("barrierTimeout"), a.BarrierTimeout, maxBarrier)...)
 	requeue := at.Child("requeue")
 	errs = append(errs, positive(requeue.Child("backoffBase"), a.Requeue.BackoffBase)...)
