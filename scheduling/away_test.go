@@ -24,7 +24,7 @@ func (s *scene) changes(name string, gpus int64, change ...func(*corev1.Node)) {
 // passes lets time pass, as the ticker does.
 func (s *scene) passes(d time.Duration) {
 	s.clock.Step(d)
-	s.giveUp(grace)
+	s.giveUpNodes(grace)
 }
 
 func TestSlotOnANodeThatIsAwayIsKeptForTheGrace(t *testing.T) {
