@@ -82,7 +82,7 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 			"a GPU goes bad": func(t *rapid.T) { w.shrink(w.drawNode(t), int64(rapid.SampledFrom([]int{0, 4, 7}).Draw(t, "gpus"))) },
 			"intrude":        func(t *rapid.T) { w.intrude(w.drawNode(t), int64(rapid.SampledFrom([]int{1, 4, 8}).Draw(t, "gpus"))) },
 			"withdraw":       func(*rapid.T) { w.withdraw() },
-			"put elsewhere":  w.withPod(gated, func(t *rapid.T, _ *owner, p *worldPod) { w.putOn(p, w.drawNode(t)) }),
+			"put elsewhere":  w.withPod(gated, func(t *rapid.T, o *owner, p *worldPod) { w.putOn(o, p, w.drawNode(t)) }),
 			"restore nodes":  func(*rapid.T) { w.restoreNodes() },
 			"restart":        func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "pods first")); clear(states) },
 			"":               func(t *rapid.T) { w.check(t, states) },
@@ -292,6 +292,9 @@ func (w *world) checkAPI(t *rapid.T) {
 func (w *world) end(t *rapid.T) {
 	w.deleteAll(t)
 	w.restoreNodes()
+	for name := range w.nodes {
+		w.comeBack(name)
+	}
 	for _, o := range w.owners {
 		if o.group != nil && int64(o.group.size)*o.group.gpus <= worldQuota {
 			w.startsAgain(t, o)

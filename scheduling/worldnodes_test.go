@@ -85,9 +85,9 @@ func (w *world) leave(p *corev1.Pod) {
 	w.gone(p)
 }
 
-// putOn has someone else bind a pod of a job.
-func (w *world) putOn(p *worldPod, name string) {
-	if !w.nodes[name] || p.DeletionTimestamp != nil {
+// putOn has someone else bind a pod of a job that owns its pods.
+func (w *world) putOn(o *owner, p *worldPod, name string) {
+	if o.job.Gated || !w.nodes[name] || p.DeletionTimestamp != nil {
 		return
 	}
 	p.bound = onNode(p.Pod, name)
