@@ -183,11 +183,8 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"no pass budget":                              {schedulerHead + "admission: {passBudget: 0s}\n", "admission.passBudget: Invalid value"},
 		"a pass of two seconds":                       {schedulerHead + "admission: {passBudget: 2s}\n", `admission.passBudget: Invalid value: "2s": must be at most 1s`},
 		"no time to start":                            {schedulerHead + "admission: {startTimeout: -1s}\n", `admission.startTimeout: Invalid value: "-1s": must be greater than 0`},
-<<<<<<< HEAD
 		"less than no time to ready":                  {schedulerHead + "admission: {readyTimeout: -1s}\n", `admission.readyTimeout: Invalid value: "-1s": must be at least 0, which means no limit`},
-=======
 		"a node lost before it is":                    {schedulerHead + "admission: {nodeLossGrace: -1s}\n", `admission.nodeLossGrace: Invalid value: "-1s": must be at least 0`},
->>>>>>> 1ef27b7 (What becomes of nodes that go away is described; failures that may lie in the node are told apart)
 		"a barrier beyond Permit":                     {schedulerHead + "admission: {barrierTimeout: 16m}\n", `admission.barrierTimeout: Invalid value: "16m0s": must be at most 15m0s`},
 		"no back-off":                                 {schedulerHead + "admission: {requeue: {backoffBase: 0s}}\n", "admission.requeue.backoffBase: Invalid value"},
 		"a back-off that shrinks":                     {schedulerHead + "admission: {requeue: {backoffMax: 10s}}\n", `admission.requeue.backoffMax: Invalid value: "10s": must be at least backoffBase (1m0s)`},
