@@ -63,14 +63,18 @@ var (
 		Name: "muster_render_total", StabilityLevel: metrics.ALPHA,
 		Help: "Pod templates of jobs rendered as pods: by a dry run, locally, or locally after a dry run was refused.",
 	}, []string{"how"})
+	// HoldsBroken counts slots whose room was taken while they were held.
+	HoldsBroken = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_holds_broken_total", StabilityLevel: metrics.ALPHA,
+		Help: "Places held for a pod that were lost to a pod which others had put on the node (reason pod), or to a node that became smaller (reason node).",
+	}, []string{"reason"})
 )
 
 // All are the metrics of the scheduler.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions,
-		HeldGPUSeconds,
-		Renderings,
+		HeldGPUSeconds, Renderings, HoldsBroken,
 	}
 }
 

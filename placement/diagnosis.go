@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -98,7 +99,10 @@ func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.
 
 // ask runs the Filter plugins for one more pod on the node.
 func (s *classSearch) ask(ctx context.Context, node fwk.NodeInfo) (*fwk.Status, error) {
-	if name := node.Node().Name; s.allowed != nil && !s.allowed.Has(name) {
+	switch name := node.Node().Name; {
+	case slices.Contains(s.class.Avoid, name):
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) that were away or failed a pod of the gang"), nil
+	case s.allowed != nil && !s.allowed.Has(name):
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) didn't satisfy a PreFilter plugin"), nil
 	}
 	status := s.filter(ctx, node)

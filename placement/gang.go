@@ -18,6 +18,8 @@ type Class struct {
 	// part of a gang is planned again. They are preferred, so that the gang
 	// stays on few nodes; the siblings themselves are in the snapshot.
 	Fixed []string
+	// Avoid are nodes that the class is kept away from, whatever Filter says.
+	Avoid []string
 }
 
 // Gang is all the pods that must be placed together.

@@ -223,6 +223,18 @@ func TestPlan(t *testing.T) {
 			want:  []string{"node-2 x1"},
 		},
 		{
+			name:  "a node to be avoided is not taken, though siblings run on it",
+			nodes: makeNodes(3, 8),
+			gang:  gangOf(Class{Name: "worker", Pod: makePod("worker", 4), Count: 1, Fixed: []string{"node-0"}, Avoid: []string{"node-0", "node-1"}}),
+			want:  []string{"node-2 x1"},
+		},
+		{
+			name:  "nor if there is no other",
+			nodes: makeNodes(1, 8),
+			gang:  gangOf(Class{Name: "worker", Pod: makePod("worker", 4), Count: 1, Avoid: []string{"node-0"}}),
+			why:   reason.New(reason.NoPlacement, "no node passes: 1 node(s) that were away or failed a pod of the gang"),
+		},
+		{
 			name:  "no nodes at all",
 			nodes: nil,
 			gang:  gangOf(class(makePod("worker", 4), 1)),

@@ -242,7 +242,7 @@ func isAhead(status *fwk.Status) bool {
 
 // candidates are the nodes with room for at least one pod.
 func (s *classSearch) candidates() []candidate {
-	fixed := sets.New(s.class.Fixed...)
+	fixed, avoid := sets.New(s.class.Fixed...), sets.New(s.class.Avoid...)
 	found := make([]candidate, 0, len(s.nodes))
 	for i, node := range s.nodes {
 		if node.Node() == nil || s.within != nil && !isWithin(s.within, i) {
@@ -254,6 +254,9 @@ func (s *classSearch) candidates() []candidate {
 			continue
 		}
 		name := node.Node().Name
+		if avoid.Has(name) {
+			continue
+		}
 		if s.allowed != nil && !s.preFilterEach && !s.allowed.Has(name) {
 			continue
 		}

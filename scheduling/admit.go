@@ -109,6 +109,7 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 		return false
 	case result == wrote:
 		e.move(evWritten)
+		l.inspectAgain()
 		l.effects.Sync(keyOf(e.job.Owner))
 		l.enqueue(e)
 		if e.state != Admitted {

@@ -55,7 +55,7 @@ func (l *Ledger) compare(e *entry, s *slot) {
 		}
 	}
 	e.version++
-	l.sendBack(e, s, "a pod of the gang needs something else than was planned")
+	l.sendBack(e, s.set.set.Phase, "a pod of the gang needs something else than was planned")
 	what := strings.Join(differences, ", and ")
 	l.logger.V(2).Info("Pods are not what was planned", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "podSet", set.set.Name, "pod", klog.KObj(s.pod), "they", what)
 	l.effects.Note(e.job, "PodsDiffer", fmt.Sprintf("pods of set %s are not what was planned: they %s; they are planned anew", set.set.Name, what))

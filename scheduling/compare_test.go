@@ -112,7 +112,7 @@ func TestPodsThatNeedMoreThanPlannedAreAllPlannedAnewBeforeOneIsLetIn(t *testing
 		}
 	}
 	want := []string{"PodsDiffer: pods of set node are not what was planned: they request 60 more cpu (injected: proxy); they are planned anew"}
-	if diff := cmp.Diff(want, s.wishes.notes); diff != "" {
+	if diff := cmp.Diff(want, s.wishes.notes["a"]); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
@@ -132,12 +132,12 @@ func TestWhatPodsTurnedOutToNeedIsHeldWhenTheyComeBack(t *testing.T) {
 	if got := s.cpus(node); got != before {
 		t.Errorf("%d CPUs are held where %d were used", got, before)
 	}
-	notes := len(s.wishes.notes)
+	notes := len(s.wishes.notes["a"])
 	again := thirsty(j, 0, "again", "40")
 	s.Seen(again)
 	s.take(again)
-	if len(s.wishes.notes) != notes {
-		t.Errorf("a pod like those before it is planned anew: %v", s.wishes.notes)
+	if len(s.wishes.notes["a"]) != notes {
+		t.Errorf("a pod like those before it is planned anew: %v", s.wishes.notes["a"])
 	}
 }
 
@@ -194,8 +194,8 @@ func TestPodsThatKeepDifferingAreLeftToTheFiltersInTheEnd(t *testing.T) {
 		s.pass()
 		s.Deleted(p)
 	}
-	if len(s.wishes.notes) != mostReplans {
-		t.Errorf("planned anew %d times, want %d", len(s.wishes.notes), mostReplans)
+	if len(s.wishes.notes["a"]) != mostReplans {
+		t.Errorf("planned anew %d times, want %d", len(s.wishes.notes["a"]), mostReplans)
 	}
 }
 

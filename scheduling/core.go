@@ -70,22 +70,19 @@ func NewCore(ctx context.Context, c Config) *Core {
 	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued}) {
 		kinds[k.GroupVersionKind().GroupKind()] = k
 	}
-	return &Core{
-		Ledger: ledger, config: c, effects: effects, cycle: cycle,
-		jobs: &Jobs{
-			ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
-			served:   sets.New(c.SchedulerNames...),
-			renderer: rendering.NewRenderer(c.Cache, c.Client, c.Clock, c.DryRun),
-			writes:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
-		},
+	jobs := &Jobs{
+		ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
+		served:   sets.New(c.SchedulerNames...),
+		renderer: rendering.NewRenderer(c.Cache, c.Client, c.Clock, c.DryRun),
+		writes:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
 	}
+	effects.write, effects.tell = jobs.writes.Add, jobs.note
+	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs}
 }
 
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
 	c.jobs.recorder, c.jobs.pods = recorder, f.Core().V1().Pods().Lister()
-	// The recorder drops what it cannot take; it never blocks.
-	c.effects.note = c.jobs.note
 	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
 		return err
 	}

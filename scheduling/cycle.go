@@ -150,6 +150,7 @@ func (c *Cycle) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.ledger.looked.Store(c.ledger.intrusions.Load())
 	return c.sched.Cache.UpdateSnapshot(klog.FromContext(ctx), snap)
 }
 

@@ -88,7 +88,7 @@ func (l *Ledger) giveUp(uid types.UID, t Timing, cause string) {
 
 // runClocks starts and stops the clocks of a job.
 func (e *entry) runClocks(now time.Time) {
-	if e.state != Admitted || !e.late() {
+	if e.state != Admitted || !e.late(now) {
 		e.lateSince = time.Time{}
 	} else if e.lateSince.IsZero() {
 		e.lateSince = now
@@ -118,7 +118,7 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 	}
 	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
 	if !e.lateSince.IsZero() && now.Sub(e.lateSince) >= t.StartTimeout {
-		bound, all := e.progress()
+		bound, all := e.progress(now)
 		late.uncreated, late.creators = e.uncreated(), e.creators()
 		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s; %s", bound, all, t.StartTimeout, released)
 		return &late

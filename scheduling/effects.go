@@ -27,6 +27,12 @@ type settle struct {
 	uid   types.UID
 }
 
+// note is an event to be recorded on a job's owner.
+type note struct {
+	job          *workload.Job
+	why, message string
+}
+
 // asyncEffects carries out the Ledger's wishes on goroutines of its own, so
 // that the Ledger never calls into the scheduling queue.
 type asyncEffects struct {
@@ -35,9 +41,12 @@ type asyncEffects struct {
 	wake  map[types.UID]*corev1.Pod
 	back  map[types.UID]string
 	gone  map[types.UID]*corev1.Pod
+	notes []note
 
+	// admit, write and tell are set before the Ledger is used.
+	write   func(types.UID)
+	tell    func(job *workload.Job, why, message string)
 	admit   func()
-	note    func(job *workload.Job, why, message string)
 	reports chan struct{}
 	jobs    workqueue.TypedRateLimitingInterface[JobKey]
 	settles workqueue.TypedRateLimitingInterface[settle]
@@ -48,7 +57,8 @@ func newEffects() *asyncEffects {
 		ready: make(chan struct{}, 1), reports: make(chan struct{}, 1),
 		wake: map[types.UID]*corev1.Pod{}, back: map[types.UID]string{}, gone: map[types.UID]*corev1.Pod{},
 		admit:   func() {},
-		note:    func(*workload.Job, string, string) {},
+		write:   func(types.UID) {},
+		tell:    func(*workload.Job, string, string) {},
 		jobs:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[JobKey](20*time.Millisecond, 30*time.Second)),
 		settles: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[settle](20*time.Millisecond, 30*time.Second)),
 	}
@@ -72,8 +82,16 @@ func (a *asyncEffects) Return(pods []types.UID, message string) {
 	signal(a.ready)
 }
 
-func (a *asyncEffects) Admit()  { a.admit() }
-func (a *asyncEffects) Report() { signal(a.reports) }
+func (a *asyncEffects) Admit()                { a.admit() }
+func (a *asyncEffects) Report()               { signal(a.reports) }
+func (a *asyncEffects) Write(owner types.UID) { a.write(owner) }
+
+func (a *asyncEffects) Note(job *workload.Job, why, message string) {
+	a.mu.Lock()
+	a.notes = append(a.notes, note{job, why, message})
+	a.mu.Unlock()
+	signal(a.ready)
+}
 
 // Sync has a job read. The pods of a group are listed from the API, so what
 // happens to them at about the same time is read at once.
@@ -84,8 +102,6 @@ func (a *asyncEffects) Sync(key JobKey) {
 	}
 	a.jobs.Add(key)
 }
-
-func (a *asyncEffects) Note(job *workload.Job, why, message string) { a.note(job, why, message) }
 
 func (a *asyncEffects) Settle(owner types.UID, pod *corev1.Pod) {
 	a.mu.Lock()
@@ -104,8 +120,8 @@ func (a *asyncEffects) run(ctx context.Context, handle fwk.Handle) {
 		case <-a.ready:
 		}
 		a.mu.Lock()
-		wake, back := a.wake, a.back
-		a.wake, a.back = map[types.UID]*corev1.Pod{}, map[types.UID]string{}
+		wake, back, notes := a.wake, a.back, a.notes
+		a.wake, a.back, a.notes = map[types.UID]*corev1.Pod{}, map[types.UID]string{}, nil
 		a.mu.Unlock()
 		for uid, message := range back {
 			if w := handle.GetWaitingPod(uid); w != nil {
@@ -118,6 +134,9 @@ func (a *asyncEffects) run(ctx context.Context, handle fwk.Handle) {
 				pods[p.Namespace+"/"+p.Name] = p
 			}
 			handle.Activate(logger, pods)
+		}
+		for _, n := range notes {
+			a.tell(n.job, n.why, n.message)
 		}
 	}
 }

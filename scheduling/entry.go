@@ -79,7 +79,7 @@ type eviction struct {
 // moveTo gives a lost slot a new node. Its pod is let in when the Workload says
 // the node.
 func (e *entry) moveTo(s *slot, node string) {
-	s.node, s.unwritten, s.stale = node, true, false
+	s.node, s.unwritten, s.stale, s.avoid = node, true, false, ""
 	e.replanned++
 }
 
@@ -128,10 +128,10 @@ func (e *entry) occupied() bool {
 // late says that a pod which should be on its node is not. The first phase's
 // pods are due from admission on; a later phase's are due once one of them
 // exists, since they may wait for hours for the phase before.
-func (e *entry) late() bool {
+func (e *entry) late(now time.Time) bool {
 	due := e.due()
 	for _, set := range e.sets {
-		missing := func(s *slot) bool { return !s.bound && !s.done }
+		missing := func(s *slot) bool { return s.missing(now) }
 		if due[set.set.Phase] && slices.ContainsFunc(set.slots, missing) {
 			return true
 		}

@@ -64,7 +64,7 @@ func TestLate(t *testing.T) {
 			for phase, slots := range tc.sets {
 				e.sets = append(e.sets, &setSlots{set: workload.PodSet{Phase: phase}, slots: slots})
 			}
-			if got := e.late(); got != tc.want {
+			if got := e.late(epoch0); got != tc.want {
 				t.Errorf("late is %v, want %v", got, tc.want)
 			}
 		})

@@ -1,6 +1,8 @@
 package scheduling
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,8 +31,13 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 		return false, "waiting for the pod before it to leave its slot"
 	case s.lost() || s.unwritten:
 		return false, "waiting for a new node"
+	case l.isAway(e, s):
+		return false, fmt.Sprintf("waiting for node %s to return", s.node)
 	case !e.groupReady(s.set.set.Phase):
 		return false, "waiting for the other pods of its gang"
+	}
+	if node := l.missing(e, s.set.set.Phase); node != "" {
+		return false, fmt.Sprintf("waiting with its gang for node %s to return", node)
 	}
 	return true, ""
 }
@@ -46,10 +53,10 @@ func (l *Ledger) Take(pod *corev1.Pod) {
 		return
 	}
 	s, seated := e.seats[pod.UID]
-	if !seated || s.bound || s.lost() || s.unwritten || s.pod.DeletionTimestamp != nil {
+	if !seated || s.bound || s.lost() || s.unwritten || s.pod.DeletionTimestamp != nil || l.isAway(e, s) {
 		return
 	}
-	s.inFlight = true
+	s.inFlight, s.moves = true, l.nodeMoves
 	l.dropHold(s)
 }
 
@@ -103,7 +110,8 @@ func (l *Ledger) Reserve(pod *corev1.Pod) (wait bool, release []types.UID) {
 // GiveBack records that a pod which was taken will not be bound now. Its slot
 // is held again before the scheduler's cache frees the room. With replan, a
 // slot whose pod was refused there gives up its node, so that a new one is
-// looked for; a pod that was past that and is sent back keeps it.
+// looked for; a pod that was past that and is sent back keeps it. So does one
+// that may have been refused because its node was away for a moment.
 func (l *Ledger) GiveBack(pod *corev1.Pod, replan bool) (managed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +131,7 @@ func (l *Ledger) GiveBack(pod *corev1.Pod, replan bool) (managed bool) {
 	case e.state == Leaving:
 		l.holdAgain(e, s)
 		l.effects.Sync(keyOf(e.job.Owner))
-	case replan && e.state == Admitted:
+	case replan && e.state == Admitted && !l.isAway(e, s) && s.moves == l.nodeMoves:
 		l.lose(e, s)
 	default:
 		l.holdAgain(e, s)

@@ -130,7 +130,8 @@ func (l *Ledger) holdIfRoom(s *slot, ph *corev1.Pod) {
 
 var errNoRoom = errors.New("the node has no room for it now")
 
-// holdAgain puts the phantom of one slot back; the slot is lost if it cannot.
+// holdAgain puts the phantom of one slot back; the slot is lost if it cannot, or
+// if the node has less room than its pod took.
 func (l *Ledger) holdAgain(e *entry, s *slot) {
 	if s.hold != nil || s.done || s.node == "" || !e.holdsCapacity() {
 		return
@@ -144,6 +145,8 @@ func (l *Ledger) holdAgain(e *entry, s *slot) {
 			l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
 			s.node = ""
 			l.replan(e)
+		} else if a := l.away[s.node]; a == nil || !a.short {
+			l.inspect(s.node, nil)
 		}
 	}
 }

@@ -60,6 +60,9 @@ type Timing struct {
 	// ReadyTimeout bounds the time from then until every pod has been ready;
 	// 0 is no bound.
 	ReadyTimeout time.Duration
+	// NodeLossGrace is how long the slots on a node are kept that does not take
+	// pods for now.
+	NodeLossGrace time.Duration
 	// BackoffBase, doubled for each failed start up to BackoffMax, is how long
 	// a job waits that did not start.
 	BackoffBase, BackoffMax time.Duration

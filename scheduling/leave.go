@@ -64,6 +64,7 @@ func (l *Ledger) leave(e *entry, message string) {
 	if len(back) > 0 {
 		l.effects.Return(back, message)
 	}
+	l.inspectAgain()
 	l.effects.Sync(keyOf(e.job.Owner))
 	l.effects.Report()
 }

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,16 @@ type Ledger struct {
 	namespaces map[string]map[string]string
 	// waits is the jobs that wait, kept by enqueue.
 	waits waitlist
+	// away are the nodes that do not take pods for now; nodeMoves counts how
+	// often one went away or came back.
+	away      map[string]*absence
+	nodeMoves int64
+	// overfull are the nodes that have more on them than fits, as far as that
+	// could not be cured, and why.
+	overfull map[string]*breach
+	// intrusions counts the pods that others put onto nodes; looked is how many
+	// the snapshot shows on which jobs are planned.
+	intrusions, looked atomic.Int64
 	// epoch counts the events after which a lost slot may find a node.
 	epoch int64
 	// restored is set once the state of the API has been read at start; no
@@ -72,10 +83,12 @@ type Effects interface {
 	Sync(key JobKey)
 	// Settle asks how the pod that has gone from its slot ended.
 	Settle(owner types.UID, pod *corev1.Pod)
-	// Note tells the owner of a job something in an event.
-	Note(job *workload.Job, why, message string)
 	// Report asks for the status of queues and waiting jobs to be written.
 	Report()
+	// Note asks for an event on the owner of a job.
+	Note(job *workload.Job, why, message string)
+	// Write asks for the nodes of an admitted job to be written to its Workload.
+	Write(owner types.UID)
 }
 
 // JobKey names one owner object; another one of the same name has another UID.
@@ -95,6 +108,8 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		podOwners:  map[types.UID]types.UID{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
+		away:       map[string]*absence{},
+		overfull:   map[string]*breach{},
 		waits:      newWaitlist(),
 		heardNodes: newHeard(), heardNamespaces: newHeard(),
 	}
@@ -207,7 +222,11 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 		e.sets = append(e.sets, newSet(ps, plan[i]))
 	}
 	l.setTolerations(e)
-	if err := l.holdAll(e, pods); err != nil {
+	err := l.holdAll(e, pods)
+	if err == nil && !l.stillFits(e.nodes()) {
+		err = fmt.Errorf("the nodes that were planned for %s have other pods now", e)
+	}
+	if err != nil {
 		l.dropHolds(e)
 		e.sets, e.assignment = nil, nil
 		return err

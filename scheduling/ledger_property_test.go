@@ -34,7 +34,7 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 			"reconcile": w.withOwner(func(t *rapid.T, o *owner) { w.reconcile(o, rapid.IntRange(0, 4).Draw(t, "fails") == 0) }),
 			"pass":      func(*rapid.T) { w.pass() },
 			"write": w.withOwner(func(t *rapid.T, o *owner) {
-				if w.unwritten[o.job.Owner.UID] {
+				if w.unwritten[o.job.Owner.UID] || w.wishes.writes[o.job.Owner.UID] > 0 {
 					w.write(o, rapid.SampledFrom([]string{"ok", "ok", "ok", "conflict", "unanswered"}).Draw(t, "answer"))
 				}
 			}),
@@ -77,9 +77,15 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 			"lose a node": func(t *rapid.T) {
 				w.loseNode(rapid.SampledFrom([]string{"node-0", "node-1", "node-2"}).Draw(t, "node"))
 			},
-			"restore nodes": func(*rapid.T) { w.restoreNodes() },
-			"restart":       func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "pods first")); clear(states) },
-			"":              func(t *rapid.T) { w.check(t, states) },
+			"node goes away": func(t *rapid.T) { w.goAway(t) },
+			"node is back":   func(t *rapid.T) { w.comeBack(w.drawNode(t)) },
+			"a GPU goes bad": func(t *rapid.T) { w.shrink(w.drawNode(t), int64(rapid.SampledFrom([]int{0, 4, 7}).Draw(t, "gpus"))) },
+			"intrude":        func(t *rapid.T) { w.intrude(w.drawNode(t), int64(rapid.SampledFrom([]int{1, 4, 8}).Draw(t, "gpus"))) },
+			"withdraw":       func(*rapid.T) { w.withdraw() },
+			"put elsewhere":  w.withPod(gated, func(t *rapid.T, o *owner, p *worldPod) { w.putOn(o, p, w.drawNode(t)) }),
+			"restore nodes":  func(*rapid.T) { w.restoreNodes() },
+			"restart":        func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "pods first")); clear(states) },
+			"":               func(t *rapid.T) { w.check(t, states) },
 		}
 		// One round is too short a life to get into much trouble.
 		for range 4 {
@@ -128,7 +134,7 @@ func (w *world) makePods() {
 	w.settleAll()
 	w.pass()
 	for _, o := range w.owners {
-		if w.unwritten[o.job.Owner.UID] {
+		if w.unwritten[o.job.Owner.UID] || w.wishes.writes[o.job.Owner.UID] > 0 {
 			w.write(o, "ok")
 		}
 		w.reconcile(o, false)
@@ -165,7 +171,12 @@ func (w *world) loseNode(name string) {
 	}
 	if w.nodes[name] {
 		w.nodes[name] = false
-		if err := w.watched.RemoveNode(w.logger, node(name, worldNodeGPUs)); err != nil {
+		for _, p := range slices.Clone(w.strangers) {
+			if p.Spec.NodeName == name {
+				w.leave(p)
+			}
+		}
+		if err := w.watched.RemoveNode(w.logger, w.kubelets[name]); err != nil {
 			w.t.Fatalf("removing: %v", err)
 		}
 	}
@@ -204,9 +215,7 @@ func (w *world) check(t *rapid.T, states map[types.UID]State) {
 		t.Fatalf("charge of the jobs and of the quota tree (-jobs +tree):\n%s", diff)
 	}
 	for name, info := range w.plain.Dump().Nodes {
-		if got := info.Requested.ScalarResources[gpuResource]; got > worldNodeGPUs {
-			t.Fatalf("%s has %d GPUs taken of %d", name, got, worldNodeGPUs)
-		}
+		w.checkRoom(t, name, info)
 		for _, p := range info.Pods {
 			uid := p.GetPod().UID
 			if strings.HasPrefix(string(uid), "hold-") && !held[uid] {
@@ -235,6 +244,9 @@ func (w *world) checkSlots(t *rapid.T, e *entry, held map[types.UID]bool) {
 			if is != 1 {
 				t.Fatalf("slot %s/%d of %s is %d things at once: %+v", set.set.Name, i, e, is, *s)
 			}
+			if s.bound && s.pod.Spec.NodeName != s.node {
+				t.Fatalf("slot %s/%d of %s is on %s, its pod %s on %s", set.set.Name, i, e, s.node, s.pod.Name, s.pod.Spec.NodeName)
+			}
 			if s.pod != nil && e.seats[s.pod.UID] != s {
 				t.Fatalf("slot %s/%d of %s has pod %s, which sits elsewhere", set.set.Name, i, e, s.pod.Name)
 			}
@@ -261,6 +273,9 @@ func (w *world) checkAPI(t *rapid.T) {
 			if !admitted || e.state != Admitted {
 				t.Fatalf("pod %s may enter before its job is admitted", p.Name)
 			}
+			if at := e.seats[p.UID]; !at.bound && w.nodes[at.node] && !w.takesPods(at.node) {
+				t.Fatalf("pod %s may enter for %s, which is away", p.Name, at.node)
+			}
 			for _, g := range e.group(e.seats[p.UID].set.set.Phase) {
 				for i, s := range g.slots {
 					if s.pod == nil && !s.done {
@@ -277,6 +292,9 @@ func (w *world) checkAPI(t *rapid.T) {
 func (w *world) end(t *rapid.T) {
 	w.deleteAll(t)
 	w.restoreNodes()
+	for name := range w.nodes {
+		w.comeBack(name)
+	}
 	for _, o := range w.owners {
 		if o.group != nil && int64(o.group.size)*o.group.gpus <= worldQuota {
 			w.startsAgain(t, o)
@@ -288,6 +306,9 @@ func (w *world) end(t *rapid.T) {
 func (w *world) deleteAll(t *rapid.T) {
 	for _, o := range w.owners {
 		o.exists = false
+	}
+	for len(w.strangers) > 0 {
+		w.withdraw()
 	}
 	w.runAll()
 	w.check(t, map[types.UID]State{})

@@ -50,7 +50,7 @@ func (l *Ledger) picture(now time.Time) ([]pendingLine, counts) {
 		}
 	}
 	c.more = u.left(now)
-	return append(lines, l.replanLines()...), c
+	return append(lines, l.replanLines(now)...), c
 }
 
 // firstLines are what the first jobs of one ClusterQueue say; they are added
@@ -82,13 +82,13 @@ func (e *entry) line(why reason.Reason) pendingLine {
 
 // replanLines are what the admitted jobs say that lost nodes and found no
 // others.
-func (l *Ledger) replanLines() []pendingLine {
+func (l *Ledger) replanLines(now time.Time) []pendingLine {
 	var lines []pendingLine
 	for e := range l.waits.lost {
 		if e.why == nil {
 			continue
 		}
-		bound, all := e.progress()
+		bound, all := e.progress(now)
 		lines = append(lines, pendingLine{
 			job: e.job, why: *e.why, event: "Replanning",
 			prefix: fmt.Sprintf("only %d of %d pods have a node: ", bound, all), said: e.said,

@@ -136,13 +136,17 @@ func (l *Ledger) vanished(pod *corev1.Pod) (held bool) {
 		return false
 	}
 	defer l.enqueue(e)
-	delete(e.unplaced, pod.UID)
 	l.reread(e)
 	if s, ok := e.seats[pod.UID]; ok {
 		l.vacate(e, s)
 		l.effects.Settle(e.job.Owner.UID, pod)
 		return s.hold != nil && s.node == pod.Spec.NodeName
 	}
+	if p := e.unplaced[pod.UID]; p != nil && p.Spec.NodeName != "" {
+		// It lost its slot while its node was away, and may have done its work.
+		l.effects.Settle(e.job.Owner.UID, pod)
+	}
+	delete(e.unplaced, pod.UID)
 	l.effects.Sync(keyOf(e.job.Owner))
 	return false
 }

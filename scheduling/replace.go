@@ -24,12 +24,21 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 	missing := make([]int, len(e.sets))
 	stale := false
 	kept := make([][]string, len(e.sets))
+	// shunned nodes are away; avoided ones have failed a pod, and are taken
+	// where there are no others.
+	shunned, avoided := make([][]string, len(e.sets)), make([][]string, len(e.sets))
+	again := false
 	for i, set := range e.sets {
+		shunned[i] = l.shun(e, set)
 		for _, s := range set.slots {
 			switch {
 			case s.lost():
 				lost[i] = append(lost[i], s)
 				stale = stale || s.stale
+				if s.avoid != "" {
+					avoided[i] = append(avoided[i], s.avoid)
+					again = true
+				}
 			case !s.done && !slices.Contains(kept[i], s.node):
 				kept[i] = append(kept[i], s.node)
 			}
@@ -49,8 +58,15 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		gang := gangOf(job.Owner.Name, job.Owner.UID, protos, missing)
 		for i := range gang.Classes {
 			gang.Classes[i].Fixed = kept[i]
+			gang.Classes[i].Avoid = slices.Concat(shunned[i], avoided[i])
 		}
 		plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
+		if no != nil && again {
+			for i := range gang.Classes {
+				gang.Classes[i].Avoid = shunned[i]
+			}
+			plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
+		}
 	}
 
 	l.mu.Lock()
@@ -74,6 +90,13 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 	}
 	if err := l.holdAll(e, protos); err != nil {
 		logger.Error(err, "Holding a part of a gang again")
+	}
+	for i := range lost {
+		for _, s := range lost[i] {
+			if s.hold != nil && !l.stillFits([]string{s.node}) {
+				l.lose(e, s)
+			}
+		}
 	}
 	e.version++
 	l.enqueue(e)

@@ -37,8 +37,10 @@ type wishes struct {
 	// settles are the pods whose end was asked for and not yet told.
 	settles []settled
 	reports int
-	// notes are the events on owners.
-	notes []string
+	// notes are the events, "reason: message", by the name of the job.
+	notes map[string][]string
+	// writes are the jobs whose nodes are to be written.
+	writes map[types.UID]int
 }
 
 type settled struct {
@@ -47,7 +49,7 @@ type settled struct {
 }
 
 func newWishes() *wishes {
-	return &wishes{woken: map[types.UID]int{}, returned: map[types.UID]int{}, synced: map[JobKey]int{}}
+	return &wishes{woken: map[types.UID]int{}, returned: map[types.UID]int{}, synced: map[JobKey]int{}, notes: map[string][]string{}, writes: map[types.UID]int{}}
 }
 
 func (w *wishes) Activate(pods []*corev1.Pod) {
@@ -66,8 +68,10 @@ func (w *wishes) Admit()          { w.admits++ }
 func (w *wishes) Sync(key JobKey) { w.synced[key]++ }
 func (w *wishes) Report()         { w.reports++ }
 
-func (w *wishes) Note(_ *workload.Job, why, message string) {
-	w.notes = append(w.notes, why+": "+message)
+func (w *wishes) Write(owner types.UID) { w.writes[owner]++ }
+
+func (w *wishes) Note(job *workload.Job, why, message string) {
+	w.notes[job.Owner.Name] = append(w.notes[job.Owner.Name], why+": "+message)
 }
 
 func (w *wishes) Settle(owner types.UID, pod *corev1.Pod) {

@@ -20,6 +20,9 @@ func (l *Ledger) place(e *entry) {
 			continue
 		}
 		s := set.free(w)
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil {
+			s = set.freeOn(w, pod.Spec.NodeName)
+		}
 		if s == nil {
 			continue
 		}
@@ -52,9 +55,16 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	if s.bound {
 		return
 	}
-	byOthers := s.hold != nil || s.node != pod.Spec.NodeName
-	s.bound, s.inFlight, s.reserved, s.stale, s.node = true, false, false, false, pod.Spec.NodeName
+	elsewhere := s.node != pod.Spec.NodeName
+	byOthers := s.hold != nil || elsewhere
+	s.bound, s.inFlight, s.reserved, s.stale = true, false, false, false
+	s.node, s.failures = pod.Spec.NodeName, 0
 	l.dropHold(s)
+	if elsewhere && (e.state == Admitting || e.state == Admitted) {
+		// The Workload says where it is, for whoever reads it after a crash.
+		e.replanned++
+		l.effects.Write(e.job.Owner.UID)
+	}
 	if byOthers {
 		// Someone else bound the pod: until now both counted, or the planned
 		// node is free again. The others may have waited for just this pod.
@@ -67,7 +77,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 // is leaving, and passes to a pod that has come for it meanwhile.
 func (l *Ledger) vacate(e *entry, s *slot) {
 	delete(e.seats, s.pod.UID)
-	s.pod, s.bound, s.inFlight, s.reserved = nil, false, false, false
+	s.pod, s.bound, s.inFlight, s.reserved, s.failures = nil, false, false, false, 0
 	l.holdAgain(e, s)
 	if e.state == Leaving {
 		l.effects.Sync(keyOf(e.job.Owner))
@@ -79,19 +89,19 @@ func (l *Ledger) vacate(e *entry, s *slot) {
 // lose gives up the node of a slot and sends its waiting siblings back.
 func (l *Ledger) lose(e *entry, s *slot) {
 	l.dropHold(s)
-	s.node, s.stale = "", false
-	l.sendBack(e, s, "a pod of the gang lost its node")
+	s.node, s.stale, s.failures = "", false, 0
+	l.sendBack(e, s.set.set.Phase, "a pod of the gang lost its node")
 	l.roomCame(true)
 	l.replan(e)
 }
 
-// sendBack sends the pods of a slot's start group back that wait for its pod.
-func (l *Ledger) sendBack(e *entry, s *slot, message string) {
+// sendBack has the pods of a start group that wait at the barrier return.
+func (l *Ledger) sendBack(e *entry, phase int, message string) {
 	var back []types.UID
-	for _, g := range e.group(s.set.set.Phase) {
-		for _, o := range g.slots {
-			if o != s && o.reserved && !o.bound {
-				back = append(back, o.pod.UID)
+	for _, g := range e.group(phase) {
+		for _, s := range g.slots {
+			if s.reserved && !s.bound {
+				back = append(back, s.pod.UID)
 			}
 		}
 	}
@@ -122,24 +132,25 @@ func (l *Ledger) unseat(e *entry) {
 func (l *Ledger) NodeGone(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for e := range l.waits.charged {
+	delete(l.away, node)
+	delete(l.overfull, node)
+	for e, slots := range l.slotsOn(node) {
 		if e.state != Admitted {
 			continue
 		}
-		for _, set := range e.sets {
-			for _, s := range set.slots {
-				if s.node == node && !s.occupied() && !s.done {
-					l.lose(e, s)
-				}
+		for _, s := range slots {
+			if !s.occupied() {
+				l.lose(e, s)
 			}
 		}
 	}
 	l.roomCame(true)
 }
 
-// wake activates the pods of a start group once it is complete.
+// wake activates the pods of a start group once it is complete and its nodes
+// take pods.
 func (l *Ledger) wake(e *entry, phase int) {
-	if e.letsIn() && e.groupReady(phase) {
+	if e.letsIn() && e.groupReady(phase) && l.missing(e, phase) == "" {
 		if pods := e.waiting(phase); len(pods) > 0 {
 			l.effects.Activate(pods)
 		}

@@ -38,10 +38,27 @@ type slot struct {
 	// wasReady: a pod of this slot has been ready since the admission, or has
 	// succeeded.
 	wasReady bool
+	// moves is the Ledger's count of nodeMoves when pod was taken.
+	moves int64
+	// failures counts how often in a row pod could not be bound on node, after
+	// Filter had let it through; avoid is where that was too often.
+	failures int
+	avoid    string
 }
 
 // occupied says that a real pod takes up, or is about to take up, room.
 func (s *slot) occupied() bool { return s.bound || s.inFlight }
+
+// overdue says that the slot's pod is being deleted, and that its node should
+// have ended it by now.
+func (s *slot) overdue(now time.Time) bool {
+	return s.bound && s.pod.DeletionTimestamp != nil && now.After(s.pod.DeletionTimestamp.Time)
+}
+
+// missing says that no pod of the slot is on its node, and one should be.
+func (s *slot) missing(now time.Time) bool {
+	return !s.done && (!s.bound || s.overdue(now))
+}
 
 // lost says that the slot has no node, or none that was chosen for its pod.
 func (s *slot) lost() bool { return !s.done && (s.node == "" || s.stale) }
@@ -140,6 +157,24 @@ func (e *entry) succeed(pod *corev1.Pod) *slot {
 	}
 	e.succeeded[pod.UID] = struct{}{}
 	return set.succeed(w)
+}
+
+// freeOn is the slot that a pod which is being deleted on a node may take back:
+// one that is still planned there. nil if its slot has been given to another.
+func (s *setSlots) freeOn(w workload.Slot, node string) *slot {
+	fits := func(sl *slot) bool { return sl.pod == nil && !sl.done && sl.node == node }
+	if own, numbered := s.own(w); numbered {
+		if own != nil && fits(own) {
+			return own
+		}
+		return nil
+	}
+	for _, sl := range s.slots {
+		if fits(sl) {
+			return sl
+		}
+	}
+	return nil
 }
 
 // retire marks a slot as done after a pod of it has succeeded, if the set has

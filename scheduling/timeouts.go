@@ -28,6 +28,7 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 			now := j.clock.Now()
 			j.countHeld(now.Sub(last))
 			last = now
+			j.ledger.giveUpNodes(j.timing.NodeLossGrace)
 			j.expire(ctx)
 			j.freeOrphans(ctx)
 			j.countUnmanaged()
@@ -84,11 +85,11 @@ func (l *Ledger) oldStrays(age time.Duration) map[types.UID]*corev1.Pod {
 }
 
 // progress is the number of slots with a pod on its node, of all.
-func (e *entry) progress() (bound, all int) {
+func (e *entry) progress(now time.Time) (bound, all int) {
 	for _, set := range e.sets {
 		for _, s := range set.slots {
 			all++
-			if s.bound || s.done {
+			if !s.missing(now) {
 				bound++
 			}
 		}

@@ -10,8 +10,9 @@ import (
 
 // watchedCache tells the Ledger what the scheduler's cache is told, in the
 // order that matters: of pods that leave their nodes before the cache frees
-// the room, so that there is no instant in which a slot looks free; and of
-// room that has come only once the cache shows it, since a pass that looked
+// the room, so that there is no instant in which a slot looks free; of nodes
+// that go away before a pod can be refused there; and of room that has come,
+// or is used by others, only once the cache shows it, since a pass that looked
 // too early would not look again.
 type watchedCache struct {
 	internalcache.Cache
@@ -29,10 +30,15 @@ func (l *Ledger) Attach(c internalcache.Cache) internalcache.Cache {
 
 // AddPod tells of a pod that is on a node once the cache counts it, so that
 // its phantom goes only then.
+// A pod that was not assumed there may have taken what was held.
 func (c watchedCache) AddPod(logger klog.Logger, pod *corev1.Pod) error {
+	was, unknown := c.Cache.GetPod(pod)
 	err := c.Cache.AddPod(logger, pod)
 	c.ledger.bound(pod)
 	c.ledger.arrived(pod)
+	if unknown != nil || was.Spec.NodeName != pod.Spec.NodeName {
+		c.ledger.intruded(pod)
+	}
 	return err
 }
 
@@ -43,6 +49,7 @@ func (c watchedCache) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error 
 	if takesDifferentRoom(old, pod) {
 		c.ledger.departed(old)
 		c.ledger.arrived(pod)
+		c.ledger.intruded(pod)
 	}
 	return err
 }
@@ -79,14 +86,19 @@ func (c watchedCache) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 
 // AddNode has waiting jobs tried on the new node.
 func (c watchedCache) AddNode(logger klog.Logger, node *corev1.Node) {
+	c.ledger.nodeAway(nil, node)
 	c.Cache.AddNode(logger, node)
+	c.ledger.nodeBack(node)
 	c.ledger.nodeChanged()
 	c.ledger.heardNodes.saw(node)
 }
 
-// UpdateNode has waiting jobs tried where the node may take other pods now.
+// UpdateNode has waiting jobs tried where the node may take other pods now, and
+// slots kept while it takes none.
 func (c watchedCache) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
+	c.ledger.nodeAway(old, node)
 	c.Cache.UpdateNode(logger, old, node)
+	c.ledger.nodeBack(node)
 	if takesDifferentPods(old, node) {
 		c.ledger.nodeChanged()
 	}

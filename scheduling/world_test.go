@@ -28,6 +28,9 @@ type world struct {
 	ctx    context.Context
 	owners []*owner
 	nodes  map[string]bool
+	// kubelets is each node as it was last told; strangers are pods of no job.
+	kubelets  map[string]*corev1.Node
+	strangers []*corev1.Pod
 	// unwritten are the jobs whose admission is to be written.
 	unwritten map[types.UID]bool
 	born      int
@@ -37,6 +40,7 @@ const (
 	worldQuota    = 20
 	worldNodes    = 3
 	worldNodeGPUs = 8
+	worldGrace    = 10 * time.Second
 )
 
 // owner is one job in the API.
@@ -55,7 +59,7 @@ type owner struct {
 // worldPod is one pod in the API. It is assumed between the scheduler's
 // Reserve and its binding, and bound after.
 func newWorld(ctx context.Context, t fataler) *world {
-	w := &world{scene: newScene(ctx, t, worldQuota), ctx: ctx, nodes: map[string]bool{}, unwritten: map[types.UID]bool{}}
+	w := &world{scene: newScene(ctx, t, worldQuota), ctx: ctx, nodes: map[string]bool{}, kubelets: map[string]*corev1.Node{}, unwritten: map[types.UID]bool{}}
 	for i := range worldNodes {
 		w.addNode(fmt.Sprintf("node-%d", i))
 	}
@@ -64,7 +68,8 @@ func newWorld(ctx context.Context, t fataler) *world {
 
 func (w *world) addNode(name string) {
 	w.nodes[name] = true
-	w.watched.AddNode(w.logger, node(name, worldNodeGPUs))
+	w.kubelets[name] = node(name, worldNodeGPUs)
+	w.watched.AddNode(w.logger, w.kubelets[name])
 }
 
 // create makes a job of one or two phases.
@@ -203,7 +208,7 @@ func (w *world) fit(template corev1.PodTemplateSpec, also map[string]int64) stri
 	gpus := workload.GPUs(workload.Requests(&template))
 	for i := range worldNodes {
 		name := fmt.Sprintf("node-%d", i)
-		if w.nodes[name] && w.taken(name)+also[name]+gpus <= worldNodeGPUs {
+		if w.takesPods(name) && w.taken(name)+also[name]+gpus <= w.gpusOf(name) {
 			also[name] += gpus
 			return name
 		}
@@ -287,8 +292,11 @@ func (w *world) restart(podsFirst bool) {
 	w.unwritten = map[types.UID]bool{}
 	for name, there := range w.nodes {
 		if there {
-			w.addNode(name)
+			w.watched.AddNode(w.logger, w.kubelets[name])
 		}
+	}
+	for _, p := range w.strangers {
+		w.confirm(p)
 	}
 	tellPods := func() {
 		for _, o := range w.owners {
@@ -343,5 +351,6 @@ func (o *owner) finish() { o.job.Finish = &workload.Finish{Succeeded: true, Mess
 // wait lets time pass, in which back-offs end and late starts are noticed.
 func (w *world) wait(d time.Duration) {
 	w.clock.Step(d)
+	w.giveUpNodes(worldGrace)
 	w.expire(30 * time.Second)
 }

@@ -76,7 +76,7 @@ func (w *world) schedule(p *worldPod, refuse bool) {
 		w.t.Fatalf("pod %s of a gang is not managed", p.Name)
 	}
 	gpus := workload.GPUs(workload.Requests(&corev1.PodTemplateSpec{Spec: p.Spec}))
-	if name == "" || refuse || !w.nodes[name] || w.taken(name)+gpus > worldNodeGPUs {
+	if name == "" || refuse || !w.takesPods(name) || w.taken(name)+gpus > w.gpusOf(name) {
 		w.GiveBack(p.Pod, true)
 		return
 	}

@@ -123,7 +123,7 @@ var scenarios = []scenario{
 			t.Fatalf("the pod was not replaced (%v)", err)
 		}
 	}},
-	{name: "a pod that comes back to a cordoned node waits for another, and the job says so", run: func(t *testing.T, e *env) {
+	{name: "a pod that comes back to a cordoned node waits for another, and the job says so", configure: graceOf(time.Second), run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 8)
 		e.Node(t, "node-1", 8)
 		e.Queue(t, e.namespace, "team", 64)

@@ -107,6 +107,10 @@ type Admission struct {
 	// nodes may take until each has been ready, or has succeeded, before the
 	// whole job is released; 0 means for ever.
 	ReadyTimeout metav1.Duration `json:"readyTimeout"`
+	// NodeLossGrace is how long a pod's place is kept on a node that is cordoned,
+	// not ready or unreachable, before another node is looked for; 0 means not
+	// at all.
+	NodeLossGrace metav1.Duration `json:"nodeLossGrace"`
 	// BarrierTimeout is how long the first pods of a start group wait for the
 	// others before they bind.
 	BarrierTimeout metav1.Duration `json:"barrierTimeout"`
@@ -150,6 +154,7 @@ func DefaultScheduler() *SchedulerConfiguration {
 			PassBudget:     duration(20 * time.Millisecond),
 			StartTimeout:   duration(5 * time.Minute),
 			ReadyTimeout:   duration(30 * time.Minute),
+			NodeLossGrace:  duration(time.Minute),
 			BarrierTimeout: duration(10 * time.Second),
 			Rendering:      RenderingDryRun,
 			Requeue: Requeue{

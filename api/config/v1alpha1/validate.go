@@ -91,6 +91,9 @@ func (a *Admission) validate(at *field.Path) field.ErrorList {
 	if d := a.ReadyTimeout.Duration; d < 0 {
 		errs = append(errs, field.Invalid(at.Child("readyTimeout"), d.String(), "must be at least 0, which means no limit"))
 	}
+	if a.NodeLossGrace.Duration < 0 {
+		errs = append(errs, field.Invalid(at.Child("nodeLossGrace"), a.NodeLossGrace.Duration.String(), "must be at least 0"))
+	}
 	errs = append(errs, within(at.Child("barrierTimeout"), a.BarrierTimeout, maxBarrier)...)
 	if modes := []string{RenderingDryRun, RenderingLocal}; !slices.Contains(modes, a.Rendering) {
 		errs = append(errs, field.NotSupported(at.Child("rendering"), a.Rendering, modes))
