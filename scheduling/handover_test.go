@@ -171,3 +171,30 @@ func TestAFailedStartIsCountedOnceWhenTheAnswerToItsWriteIsLost(t *testing.T) {
 		t.Errorf("%d starts are counted, want 1", got)
 	}
 }
+
+func TestNoLostSlotIsPlannedAnewBeforeAllAdmittedJobsAreRead(t *testing.T) {
+	j := job("a", set("node", 0, 1, 8))
+	j.Queue = "q"
+	stages := [2]*stage{newStage(t.Context(), t), newStage(t.Context(), t)}
+	for _, s := range stages {
+		s.queue("q", false, []string{"gpu"}, 16)
+		s.watched.AddNode(s.logger, flavored("node-0", "gpu", 8))
+	}
+	before, after := stages[0], stages[1]
+	before.Restored()
+	before.submit(j, 0)
+	before.pass()
+	wl := before.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted), before.admissionWritten(j))
+	wl.Status.Admission.PodSetAssignments[0].TopologyAssignment = nil
+
+	after.restore(j, wl, nil)
+	after.pass()
+	if !after.slot(j, "node", 0).lost() {
+		t.Error("it is given room that may be that of a job which is still to be read")
+	}
+	after.Restored()
+	after.pass()
+	if after.slot(j, "node", 0).lost() {
+		t.Error("it is not planned anew")
+	}
+}
