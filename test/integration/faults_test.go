@@ -330,8 +330,12 @@ func (e *env) storm(t *testing.T, proxy *testcluster.Proxy, acts *rand.Rand, rou
 	t.Helper()
 	var lives []*life
 	for i := range 20 {
-		pods := 1 + acts.Int32N(4)
-		js := e.job(fmt.Sprintf("job-%d-%d", round, i), "team", pods, 1+acts.Int64N(min(8, 16/int64(pods))))
+		// Up to four pods of up to half a node each, or two of up to a whole.
+		pods, most := 1+acts.Int32N(4), int64(4)
+		if pods <= 2 {
+			most = 8
+		}
+		js := e.job(fmt.Sprintf("job-%d-%d", round, i), "team", pods, 1+acts.Int64N(most))
 		l := &life{js: js, pods: int(pods), fate: fates[acts.IntN(len(fates))]}
 		e.Create(t, js)
 		lives = append(lives, l)
