@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,7 +100,8 @@ func killAt(t *testing.T, e *env, m moment, carriedOut bool) {
 		if !m.is(r) || seen.Add(1) != max(1, m.nth) {
 			return testcluster.Fault{}
 		}
-		return testcluster.Fault{LoseRequest: !carriedOut, LoseAnswer: carriedOut, Then: func() {
+		// What does not wait for the write, and should, has time to go out.
+		return testcluster.Fault{Delay: 300 * time.Millisecond, LoseRequest: !carriedOut, LoseAnswer: carriedOut, Then: func() {
 			proxy.Cut()
 			first.kill()
 			close(killed)
