@@ -81,6 +81,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		changed = changed || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
+	l.endSlots(e)
 	if e.workload != nil && e.workload.Spec.Priority != nil {
 		changed = changed || e.priority != *e.workload.Spec.Priority
 		e.priority = *e.workload.Spec.Priority

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
@@ -110,7 +111,7 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 // watchJobs watches each kind as soon as it is served, and closes watched when
 // all that is needed for an admission has been read.
 func (c *Core) watchJobs(ctx context.Context, watched chan<- struct{}) {
-	var needed sync.WaitGroup
+	var awaited sync.WaitGroup
 	var failed atomic.Bool
 	for _, s := range c.jobs.watched {
 		work := func() {
@@ -119,13 +120,22 @@ func (c *Core) watchJobs(ctx context.Context, watched chan<- struct{}) {
 				klog.FromContext(ctx).Error(err, "Nothing is admitted")
 			}
 		}
-		if s.needed {
-			needed.Go(work)
-		} else {
+		switch s.need {
+		case needed:
+			awaited.Go(work)
+		case neededIfServed:
+			awaited.Go(func() {
+				if c.jobs.isServed(s.gvk) {
+					work()
+				} else {
+					go work()
+				}
+			})
+		case notNeeded:
 			go work()
 		}
 	}
-	needed.Wait()
+	awaited.Wait()
 	if !failed.Load() && ctx.Err() == nil {
 		close(watched)
 	}
@@ -133,11 +143,17 @@ func (c *Core) watchJobs(ctx context.Context, watched chan<- struct{}) {
 
 // lead starts the parts that act, when this process leads. It returns once
 // the holds of admitted jobs are in place, or after a bound, so that other
-// pods are not kept waiting by an API that is away.
+// pods are not kept waiting by an API that is away; and at once where the API
+// has no Workloads, since no job can be admitted there.
 func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 	logger := klog.FromContext(ctx)
-	done := make(chan struct{})
+	done, unserved := make(chan struct{}), make(chan struct{})
 	c.jobs.run(ctx)
+	go func() {
+		if !c.jobs.isServed(kueue.SchemeGroupVersion.WithKind("Workload")) {
+			close(unserved)
+		}
+	}()
 	go func() {
 		select {
 		case <-ctx.Done():
@@ -166,6 +182,8 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 	select {
 	case <-done:
 	case <-ctx.Done():
+	case <-unserved:
+		logger.Info("Scheduling pods of no queue: Kueue's API is not served, so no job can be admitted")
 	case <-c.config.Clock.After(restoreBound):
 		logger.Info("Scheduling pods of no queue before the admitted jobs are known", "after", restoreBound)
 	}

@@ -177,7 +177,7 @@ func (j *Jobs) watchedKinds() []watchedKind {
 		{core("Namespace"), true, nil, j.ledger.heardNamespaces.behind},
 	}
 	for _, s := range j.watched {
-		out = append(out, watchedKind{s.gvk, s.needed, nil, s.heard.behind})
+		out = append(out, watchedKind{s.gvk, s.need == needed, nil, s.heard.behind})
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -139,7 +140,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		}
 	}
 	if !managed {
-		if !j.ledger.isRestored() {
+		if !j.ledger.isRestored() && !j.ledger.isUnmanaged(obj.GetUID()) {
 			claimed, err := j.claimed(ctx, workload.Owner{
 				GroupVersionKind: kind.GroupVersionKind(), NamespacedName: key.NamespacedName, UID: obj.GetUID(),
 			})
@@ -186,12 +187,16 @@ func (j *Jobs) claimed(ctx context.Context, owner workload.Owner) (bool, error) 
 	switch {
 	case err == nil:
 		return claimsAdmission(wl), nil
-	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
+	case isGone(err):
 		return false, nil
 	default:
 		return false, fmt.Errorf("reading Workload %s: %w", key, err)
 	}
 }
+
+// isGone says that an object does not exist, or that the API does not even have
+// its kind.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
 // leftBehind releases a job whose owner is gone or is not managed any more.
 func (j *Jobs) leftBehind(ctx context.Context, kind workload.Kind, uid types.UID) error {
@@ -206,13 +211,16 @@ func (j *Jobs) leftBehind(ctx context.Context, kind workload.Kind, uid types.UID
 // or those of the JobSet that it controls.
 func (j *Jobs) disown(ctx context.Context, obj client.Object) error {
 	switch obj.(type) {
-	case *jobset.JobSet, *corev1.Pod, *workload.PodGroup:
+	case *jobset.JobSet, *batchv1.Job, *corev1.Pod, *workload.PodGroup:
 		j.ledger.Unmanaged(obj.GetUID())
 		return nil
 	}
 	js := &jobset.JobSet{}
 	if err := j.reader.Get(ctx, client.ObjectKeyFromObject(obj), js); err != nil {
-		return client.IgnoreNotFound(err)
+		if isGone(err) {
+			return nil
+		}
+		return fmt.Errorf("reading the JobSet of %s: %w", klog.KObj(obj), err)
 	}
 	if metav1.IsControlledBy(js, obj) {
 		j.ledger.Unmanaged(js.UID)

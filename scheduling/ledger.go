@@ -176,9 +176,10 @@ func (l *Ledger) next() *bucket {
 
 // startable says that nothing but quota and nodes stands against the job: it
 // can be read, has a Workload to write to, and no pod of an earlier life is
-// still on a node.
+// still on a node. One that was created running is suspended first: it is
+// resumed with what its flavors inject, and its pods are made anew.
 func (e *entry) startable() bool {
-	return e.workload != nil && e.blocked == nil && !e.ended && !e.occupied()
+	return e.workload != nil && e.blocked == nil && !e.ended && !e.occupied() && (e.job.Suspended || e.job.Gated)
 }
 
 // refuse records why a job cannot start, and with it its bucket, and what can
@@ -222,6 +223,8 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 		e.sets = append(e.sets, newSet(ps, plan[i]))
 	}
 	l.setTolerations(e)
+	// A job that ran before may have less to do than its pod sets say.
+	l.endSlots(e)
 	err := l.holdAll(e, pods)
 	if err == nil && !l.stillFits(e.nodes()) {
 		err = fmt.Errorf("the nodes that were planned for %s have other pods now", e)

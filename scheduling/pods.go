@@ -244,6 +244,14 @@ func (l *Ledger) Unmanaged(podOwner types.UID) {
 	l.adopt(podOwner)
 }
 
+// isUnmanaged says that pods of podOwner were let go.
+func (l *Ledger) isUnmanaged(podOwner types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	uid, known := l.podOwners[podOwner]
+	return known && uid == ""
+}
+
 // ForgetPodOwner drops what is known of an unmanaged pod owner that was
 // deleted.
 func (l *Ledger) ForgetPodOwner(podOwner types.UID) {
@@ -255,12 +263,22 @@ func (l *Ledger) ForgetPodOwner(podOwner types.UID) {
 }
 
 // Settled records how a pod that has left its slot had ended. A slot whose pod
-// succeeded is done where the set has no more pods to come than other slots.
+// succeeded is done where the set has no more pods to come than other slots;
+// where the owner counts its pods, its count is what matters.
 func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[owner]
-	if e == nil || !succeeded {
+	if e == nil {
+		return
+	}
+	if w, ok := slotIn(pod); ok {
+		if set := e.set(w.PodSet); set != nil && e.counts(set) {
+			l.endSlots(e)
+			return
+		}
+	}
+	if !succeeded {
 		return
 	}
 	if s := e.succeed(pod); s != nil {

@@ -100,7 +100,7 @@ func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner workload
 	kind := j.kinds[owner.GroupKind()]
 	obj, err := j.current(ctx, kind, owner.NamespacedName)
 	if err != nil {
-		if client.IgnoreNotFound(err) != nil {
+		if !isGone(err) {
 			return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, owner.NamespacedName, err)
 		}
 		return goneOwner(wl, owner), nil
@@ -136,8 +136,9 @@ func goneOwner(wl *kueue.Workload, owner workload.Owner) *workload.Job {
 	}
 }
 
-// succeededPods are the pods that have succeeded, by the UID of their owner:
-// the scheduler's own informer does not show them.
+// succeededPods are the pods of JobSets and groups that have succeeded, by the
+// UID of their owner: the scheduler's own informer does not show them, and no
+// owner says which pods are over, as a batch Job does.
 func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, error) {
 	out := map[types.UID][]*corev1.Pod{}
 	for _, label := range []string{jobset.JobSetUIDKey, workload.KueueGroupLabel, workload.PodGroupLabel} {
@@ -209,6 +210,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		}
 	}
 	l.place(e)
+	l.endSlots(e)
 	protos := prototypes(e, e.assignment, l.quota)
 	for i, set := range e.sets {
 		for _, s := range set.slots {

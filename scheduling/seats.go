@@ -86,6 +86,33 @@ func (l *Ledger) vacate(e *entry, s *slot) {
 	l.place(e)
 }
 
+// counts says that the owner's own status tells which pods of the set are over.
+func (e *entry) counts(set *setSlots) bool {
+	ps := e.job.PodSet(set.set.Name)
+	return ps != nil && ps.Ended != nil
+}
+
+// endSlots gives up the slots whose pods are over for good, as the newest
+// reading of the job's owner has it.
+func (l *Ledger) endSlots(e *entry) {
+	for _, set := range e.sets {
+		if !e.counts(set) {
+			continue
+		}
+		done := set.end(e.job.PodSet(set.set.Name).Ended)
+		if len(done) == 0 {
+			continue
+		}
+		for _, s := range done {
+			l.dropHold(s)
+		}
+		l.wake(e, set.set.Phase)
+		l.effects.Sync(keyOf(e.job.Owner))
+		l.roomCame(true)
+		l.enqueue(e)
+	}
+}
+
 // lose gives up the node of a slot and sends its waiting siblings back.
 func (l *Ledger) lose(e *entry, s *slot) {
 	l.dropHold(s)

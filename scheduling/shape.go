@@ -3,6 +3,7 @@ package scheduling
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,7 +18,8 @@ type shape [sha256.Size]byte
 // shapeOf hashes the pod sets of a job. What only the kubelet reads is left
 // out, because it tends to be different in every job: commands, environment,
 // images, configuration that is mounted. So are annotations; those that
-// matter are in the topology request.
+// matter are in the topology request. And so are the labels that are different
+// in every batch Job.
 func shapeOf(job *workload.Job) shape {
 	type podSet struct {
 		Name     string
@@ -31,7 +33,7 @@ func shapeOf(job *workload.Job) shape {
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
 		t := ps.PlacedTemplate()
-		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Charge: ps.PerPod(), Labels: t.Labels, Spec: t.Spec}
+		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Charge: ps.PerPod(), Labels: sharedLabels(t.Labels), Spec: t.Spec}
 		s := &sets[i].Spec
 		s.Containers, s.InitContainers = scheduled(s.Containers), scheduled(s.InitContainers)
 		s.EphemeralContainers = nil
@@ -47,6 +49,13 @@ func shapeOf(job *workload.Job) shape {
 		data = []byte(job.Owner.UID)
 	}
 	return sha256.Sum256(data)
+}
+
+// sharedLabels are the labels that jobs may have in common.
+func sharedLabels(labels map[string]string) map[string]string {
+	shared := maps.Clone(labels)
+	maps.DeleteFunc(shared, func(key, _ string) bool { return workload.IsJobTracking(key) })
+	return shared
 }
 
 func scheduled(containers []corev1.Container) []corev1.Container {

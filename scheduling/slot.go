@@ -204,6 +204,38 @@ func (s *setSlots) retire(w workload.Slot) *slot {
 	return sl
 }
 
+// end marks the slots as done whose pods are over for good by the owner's own
+// count, and returns those that were not before. A slot that still has its pod
+// is marked when the pod has left it.
+func (s *setSlots) end(ended *workload.Ended) []*slot {
+	var done []*slot
+	mark := func(sl *slot) {
+		if !sl.done && sl.pod == nil {
+			sl.done = true
+			done = append(done, sl)
+		}
+	}
+	if ended.Indices != nil {
+		for _, i := range ended.Indices {
+			if int(i) < len(s.slots) {
+				mark(s.slots[i])
+			}
+		}
+		return done
+	}
+	// Pods that have none before them take the slots that become free first.
+	spare := int(ended.Count - (max(s.set.Completions, s.set.Count) - s.set.Count))
+	for _, sl := range s.slots {
+		if sl.done {
+			spare--
+		}
+	}
+	for i := len(s.slots) - 1; i >= 0 && len(done) < spare; i-- {
+		mark(s.slots[i])
+	}
+	return done
+}
+
 // ready says whether every slot of the set has its pod or needs none: the
 // condition for letting the set's start group into the queue.
 func (s *setSlots) ready() bool {

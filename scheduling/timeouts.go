@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,25 +48,33 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 // orphanAge is how old a pod is that should have been told of its owner.
 const orphanAge = 10 * time.Second
 
-// freeOrphans lets pods go whose JobSet does not exist: nobody will ever say
-// whose they are.
+// freeOrphans lets pods go whose JobSet or Job does not exist: nobody will ever
+// say whose they are.
 func (j *Jobs) freeOrphans(ctx context.Context) {
 	for owner, pod := range j.ledger.oldStrays(orphanAge) {
 		if _, alone := workload.PodJob(pod); alone {
 			// The pod itself is there to be read, sooner or later.
 			continue
 		}
-		js := &jobset.JobSet{}
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[jobset.JobSetNameKey]}
-		err := j.client.Get(ctx, key, js)
+		obj, name := podOwnerOf(pod, owner)
+		err := j.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, obj)
 		switch {
-		case err == nil && js.UID == owner:
-		case client.IgnoreNotFound(err) != nil:
-			klog.FromContext(ctx).Error(err, "Looking for the JobSet of a pod", "pod", klog.KObj(pod))
+		case err == nil && obj.GetUID() == owner:
+		case err != nil && !isGone(err):
+			klog.FromContext(ctx).Error(err, "Looking for the owner of a pod", "pod", klog.KObj(pod))
 		default:
 			j.ledger.Unmanaged(owner)
 		}
 	}
+}
+
+// podOwnerOf is an empty object of the kind by whose UID a pod names its job,
+// and its name: the Job that controls the pod, or the JobSet of its labels.
+func podOwnerOf(pod *corev1.Pod, owner types.UID) (client.Object, string) {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && ref.UID == owner {
+		return &batchv1.Job{}, ref.Name
+	}
+	return &jobset.JobSet{}, pod.Labels[jobset.JobSetNameKey]
 }
 
 // oldStrays are owners that are not known, each with a pod of its that is

@@ -3,12 +3,15 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,9 +52,20 @@ type source struct {
 	gvk     schema.GroupVersionKind
 	obj     client.Object
 	handler toolscache.ResourceEventHandler
-	// needed sources must be read before anything is admitted.
-	needed bool
+	need    need
 }
+
+// need says what must be read of a source before anything is admitted.
+type need int
+
+const (
+	notNeeded need = iota
+	// neededIfServed: all that exists, unless the kind is not served at the
+	// start; then there is none of it.
+	neededIfServed
+	// needed: all that exists, and the kind is waited for.
+	needed
+)
 
 // sources are the queues, flavors, priorities, Workloads and owners.
 func (j *Jobs) sources() []source {
@@ -60,57 +74,61 @@ func (j *Jobs) sources() []source {
 	out := []source{
 		{of("ResourceFlavor"), &kueue.ResourceFlavor{}, handler(func(_, o *kueue.ResourceFlavor) {
 			l.UpdateQuota(func(t *quota.Tree) { t.SetFlavor(o) })
-		}, func(o *kueue.ResourceFlavor) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteFlavor(o.Name) }) }), true},
+		}, func(o *kueue.ResourceFlavor) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteFlavor(o.Name) }) }), needed},
 		{of("ClusterQueue"), &kueue.ClusterQueue{}, handler(func(old, o *kueue.ClusterQueue) {
 			if old == nil || old.Generation != o.Generation || !old.DeletionTimestamp.Equal(o.DeletionTimestamp) {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetClusterQueue(o) })
 			}
-		}, func(o *kueue.ClusterQueue) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) }) }), true},
+		}, func(o *kueue.ClusterQueue) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) }) }), needed},
 		{of("LocalQueue"), &kueue.LocalQueue{}, handler(func(old, o *kueue.LocalQueue) {
 			if old == nil || old.Generation != o.Generation {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetLocalQueue(o) })
 			}
 		}, func(o *kueue.LocalQueue) {
 			l.UpdateQuota(func(t *quota.Tree) { t.DeleteLocalQueue(client.ObjectKeyFromObject(o)) })
-		}), true},
+		}), needed},
 		{of("WorkloadPriorityClass"), &kueue.WorkloadPriorityClass{},
-			handler(func(_, _ *kueue.WorkloadPriorityClass) { l.resyncBlocked() }, func(*kueue.WorkloadPriorityClass) {}), true},
-		{of("Workload"), &kueue.Workload{}, handler(func(_, o *kueue.Workload) { j.workloadSeen(o) }, j.workloadGone), true},
+			handler(func(_, _ *kueue.WorkloadPriorityClass) { l.resyncBlocked() }, func(*kueue.WorkloadPriorityClass) {}), needed},
+		{of("Workload"), &kueue.Workload{}, handler(func(_, o *kueue.Workload) { j.workloadSeen(o) }, j.workloadGone), needed},
 		{schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), &schedulingv1.PriorityClass{},
 			handler(func(_, _ *schedulingv1.PriorityClass) {
 				j.renderAgain("")
 				l.resyncBlocked()
-			}, func(*schedulingv1.PriorityClass) { j.renderAgain("") }), true},
+			}, func(*schedulingv1.PriorityClass) { j.renderAgain("") }), needed},
 		{nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), &nodev1.RuntimeClass{},
-			handler(func(_, _ *nodev1.RuntimeClass) { j.renderAgain("") }, func(*nodev1.RuntimeClass) { j.renderAgain("") }), true},
+			handler(func(_, _ *nodev1.RuntimeClass) { j.renderAgain("") }, func(*nodev1.RuntimeClass) { j.renderAgain("") }), needed},
 		{corev1.SchemeGroupVersion.WithKind("LimitRange"), &corev1.LimitRange{},
-			handler(func(_, o *corev1.LimitRange) { j.renderAgain(o.Namespace) }, func(o *corev1.LimitRange) { j.renderAgain(o.Namespace) }), true},
+			handler(func(_, o *corev1.LimitRange) { j.renderAgain(o.Namespace) }, func(o *corev1.LimitRange) { j.renderAgain(o.Namespace) }), needed},
 		{jobset.SchemeGroupVersion.WithKind("JobSet"), &jobset.JobSet{}, handler(func(_, o *jobset.JobSet) { j.sync(o) }, func(o *jobset.JobSet) {
 			l.ForgetPodOwner(o.UID)
 			j.sync(o)
-		}), true},
+		}), neededIfServed},
+		{batchv1.SchemeGroupVersion.WithKind("Job"), &batchv1.Job{}, handler(func(_, o *batchv1.Job) { j.syncJob(o) }, func(o *batchv1.Job) {
+			l.ForgetPodOwner(o.UID)
+			j.syncJob(o)
+		}), needed},
 	}
 	for _, kind := range []string{"ClusterTrainingRuntime", "TrainingRuntime"} {
 		gvk := schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: kind}
 		runtime := &metav1.PartialObjectMetadata{}
 		runtime.SetGroupVersionKind(gvk)
 		changed := func(*metav1.PartialObjectMetadata) { l.resyncBlocked() }
-		out = append(out, source{gvk, runtime, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed), false})
+		out = append(out, source{gvk, runtime, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed), notNeeded})
 	}
 	group := &metav1.PartialObjectMetadata{}
 	group.SetGroupVersionKind(workload.PodGroupGVK)
 	groupChanged := func(o *metav1.PartialObjectMetadata) { l.groupChanged(client.ObjectKeyFromObject(o)) }
-	out = append(out, source{workload.PodGroupGVK, group, handler(func(_, o *metav1.PartialObjectMetadata) { groupChanged(o) }, groupChanged), false})
+	out = append(out, source{workload.PodGroupGVK, group, handler(func(_, o *metav1.PartialObjectMetadata) { groupChanged(o) }, groupChanged), notNeeded})
 	for gk, k := range j.kinds {
 		_, assembled := k.(workload.Assembler)
-		if assembled || k.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod") || gk == jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind() {
-			// Pods are told by the scheduler's own informer, JobSets above.
+		if assembled || gk == corev1.SchemeGroupVersion.WithKind("Pod").GroupKind() || slices.ContainsFunc(out, func(s source) bool { return s.gvk.GroupKind() == gk }) {
+			// Pods are told by the scheduler's own informer, the others above.
 			continue
 		}
 		enqueue := func(o client.Object) {
 			l.effects.Sync(JobKey{Group: gk.Group, Kind: gk.Kind, NamespacedName: client.ObjectKeyFromObject(o), UID: o.GetUID()})
 		}
-		out = append(out, source{k.GroupVersionKind(), k.New(), handler(func(_, o client.Object) { enqueue(o) }, enqueue), false})
+		out = append(out, source{k.GroupVersionKind(), k.New(), handler(func(_, o client.Object) { enqueue(o) }, enqueue), notNeeded})
 	}
 	return out
 }
@@ -120,6 +138,12 @@ func (j *Jobs) sources() []source {
 func (j *Jobs) renderAgain(namespace string) {
 	j.renderer.Forget(namespace)
 	j.ledger.syncWaiting(namespace)
+}
+
+// isServed says whether the API has a kind; unknown counts as yes.
+func (j *Jobs) isServed(gvk schema.GroupVersionKind) bool {
+	_, err := j.client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	return !apimeta.IsNoMatchError(err)
 }
 
 // watchSource watches one kind, as soon as it is served, and returns when all
@@ -132,7 +156,7 @@ func (j *Jobs) watchSource(ctx context.Context, c cache.Cache, s source) error {
 			break
 		}
 		if first {
-			logger.Info("Waiting for a kind to be served", "kind", s.gvk.GroupKind(), "needed", s.needed, "err", err.Error())
+			logger.Info("Waiting for a kind to be served", "kind", s.gvk.GroupKind(), "needed", s.need == needed, "err", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -187,6 +211,12 @@ func (j *Jobs) sync(js *jobset.JobSet) {
 		}
 	}
 	j.effects.Sync(JobKey{Group: jobset.SchemeGroupVersion.Group, Kind: "JobSet", NamespacedName: client.ObjectKeyFromObject(js), UID: js.UID})
+}
+
+// syncJob has a batch Job looked at, whoever made it: its pods wait to hear
+// whether they are managed.
+func (j *Jobs) syncJob(job *batchv1.Job) {
+	j.effects.Sync(JobKey{Group: batchv1.GroupName, Kind: "Job", NamespacedName: client.ObjectKeyFromObject(job), UID: job.UID})
 }
 
 func (j *Jobs) syncOwner(owner workload.Owner) { j.effects.Sync(keyOf(owner)) }

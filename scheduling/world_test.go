@@ -54,6 +54,25 @@ type owner struct {
 	succeeded map[workload.Slot]bool
 	// group is set for a group of pods, whose job is read from its pods.
 	group *worldGroup
+	// counts: its status says which they are, as that of a batch Job does.
+	counts bool
+}
+
+// reading is the job as it is read from the API now.
+func (o *owner) reading() *workload.Job {
+	return with(o.job, func(j *workload.Job) {
+		for i := range j.PodSets {
+			if ps := &j.PodSets[i]; o.counts {
+				ps.Ended = &workload.Ended{Indices: []int32{}}
+				for k := range ps.Count {
+					if o.succeeded[ps.Slot(k)] {
+						ps.Ended.Indices = append(ps.Ended.Indices, k)
+					}
+				}
+				ps.Ended.Count = int32(len(ps.Ended.Indices))
+			}
+		}
+	})
 }
 
 // worldPod is one pod in the API. It is assumed between the scheduler's
@@ -84,7 +103,7 @@ func (w *world) create(t *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(t, "phases") == 0 {
 		sets = append(sets, set("later", 1, 1, 4))
 	}
-	o := &owner{job: job(name, sets...), exists: true, succeeded: map[workload.Slot]bool{}}
+	o := &owner{job: job(name, sets...), exists: true, succeeded: map[workload.Slot]bool{}, counts: rapid.Bool().Draw(t, "counts")}
 	w.owners = append(w.owners, o)
 	w.reconcile(o, false)
 }
@@ -101,7 +120,7 @@ func (w *world) reconcile(o *owner, fail bool) {
 		if o.wl == nil {
 			o.wl = w.workloadOfJob(o.job)
 		}
-		want = w.read(with(o.job, func(*workload.Job) {}), o.wl.DeepCopy(), nil)
+		want = w.read(o.reading(), o.wl.DeepCopy(), nil)
 	} else {
 		_, want = w.ownerGone(o.job.Owner.UID)
 	}
@@ -332,12 +351,12 @@ func (w *world) restart(podsFirst bool) {
 			for i := range o.job.PodSets {
 				ps := &o.job.PodSets[i]
 				for k := range ps.Count {
-					if o.succeeded[ps.Slot(k)] {
+					if o.succeeded[ps.Slot(k)] && !o.counts {
 						done = append(done, pod(o.job, ps.Name, k, "done"))
 					}
 				}
 			}
-			w.Ledger.restore(with(o.job, func(*workload.Job) {}), o.wl.DeepCopy(), done)
+			w.Ledger.restore(o.reading(), o.wl.DeepCopy(), done)
 		}
 	}
 	if !podsFirst {

@@ -1,6 +1,6 @@
 // Package workload reads and steers the kinds of jobs that Muster manages.
 //
-// A Kind turns an owner object (TrainJob, JobSet) into a Job: its queue, its
+// A Kind turns an owner object (TrainJob, JobSet, batch Job) into a Job: its queue, its
 // priority and its pod sets, phase by phase; and it suspends and resumes the
 // owner. The package also builds the Kueue Workload object that stands for a
 // Job, with the name and the pod sets that Kueue itself would write, and says

@@ -32,9 +32,9 @@ type Job struct {
 	// MaxExecTime is the label kueue.x-k8s.io/max-exec-time-seconds as it was
 	// written, nil without it; MaxExecutionSeconds reads it.
 	MaxExecTime *string
-	// PodOwnerUID is the UID that the job's pods carry in the label
-	// jobset.sigs.k8s.io/jobset-uid: the JobSet's, which is a TrainJob's child.
-	// Empty while there is no JobSet yet. SlotOf returns the same value.
+	// PodOwnerUID is the UID by which the job's pods name it: the JobSet's,
+	// which may be a TrainJob's child, or a batch Job's own. Empty while there
+	// is no JobSet yet. SlotOf returns the same value.
 	PodOwnerUID types.UID
 	Created     time.Time
 	// Suspended says that the owner creates no pods now, and of a Gated job that
@@ -60,7 +60,7 @@ type Finish struct {
 
 // PodSet is Count identical pods of a job.
 type PodSet struct {
-	// Name is unique in the job: the replicated job's name.
+	// Name is unique in the job: the replicated job's name, or MainPodSet.
 	Name string
 	// Count is the number of pods that exist at the same time.
 	Count int32
@@ -68,6 +68,10 @@ type PodSet struct {
 	// set. It is above Count where pods follow each other in fewer slots, and
 	// never below.
 	Completions int32
+	// Ended is what the owner's status says of the pods that are over for
+	// good. It is nil where that status says nothing of single pods, so that
+	// they are counted as they succeed.
+	Ended *Ended
 	// PodsPerReplica is the number of pods in each of the replicas that the
 	// set is made of (min(parallelism, completions) of each Job of a
 	// replicated job). Index turns a Slot into an index of the set with it.
@@ -85,6 +89,16 @@ type PodSet struct {
 	// Topology is what the template's topology annotations ask for, in the
 	// form that Kueue writes into a Workload; never nil on a read Job.
 	Topology *kueue.PodSetTopologyRequest
+}
+
+// Ended is the pods of a set that are over for good: they have succeeded, or
+// have failed and are not tried again.
+type Ended struct {
+	// Count is their number, of the set's Completions.
+	Count int32
+	// Indices are theirs, where each pod of the set has a slot of its own; nil
+	// where pods follow each other in the slots, or have no numbers.
+	Indices []int32
 }
 
 // PodSet returns the pod set of that name, or nil.

@@ -55,7 +55,7 @@ func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.R
 		no = placedAlready(job.PodSets)
 	}
 	if no == nil {
-		no = foreignScheduler(job.PodSets, o.SchedulerNames, js, remedy)
+		no = foreignScheduler(job.PodSets, o.SchedulerNames, "", "JobSet "+js.Name, remedy)
 	}
 	if job.over() {
 		return nil

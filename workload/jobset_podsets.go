@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -54,7 +55,7 @@ func podSets(jobs []jobset.ReplicatedJob, startup *jobset.StartupPolicy) ([]PodS
 				"replicated job %q has %d characters of which a pod set's name may have 63: lower-case letters, digits and inner '-'",
 				rj.Name, len(rj.Name))
 		}
-		perReplica := podsPerReplica(rj)
+		perReplica := podsAtOnce(&rj.Template.Spec)
 		count := int64(rj.Replicas) * int64(perReplica)
 		if rj.Replicas <= 0 || perReplica <= 0 || count > math.MaxInt32 {
 			return nil, reason.New(reason.Misconfigured, "replicated job %q asks for %d pods: %d replicas of %d pods",
@@ -77,11 +78,11 @@ func podSets(jobs []jobset.ReplicatedJob, startup *jobset.StartupPolicy) ([]PodS
 	return podSets, nil
 }
 
-// podsPerReplica is how many pods a Job of the replicated job runs at a time.
-// The API server defaults parallelism to 1, and completions to parallelism.
-func podsPerReplica(rj *jobset.ReplicatedJob) int32 {
-	parallelism := ptr.Deref(rj.Template.Spec.Parallelism, 1)
-	return min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
+// podsAtOnce is how many pods a Job runs at a time. The API server defaults
+// parallelism to 1; a Job without completions runs as many as parallelism says.
+func podsAtOnce(spec *batchv1.JobSpec) int32 {
+	parallelism := ptr.Deref(spec.Parallelism, 1)
+	return min(parallelism, ptr.Deref(spec.Completions, parallelism))
 }
 
 // completions is how many pods of the replicated job must succeed: the Jobs'
@@ -143,18 +144,20 @@ func placedAlready(podSets []PodSet) *reason.Reason {
 }
 
 // foreignScheduler is the reason why a pod set cannot be placed by a scheduler
-// with the given profiles; remedy is what to do where a template names none.
-func foreignScheduler(podSets []PodSet, ours sets.Set[string], js *jobset.JobSet, remedy string) *reason.Reason {
+// with the given profiles. unset is the name that stands in templates of this
+// kind where their author wrote none; owner is whose templates they are, and
+// remedy what to do where one is unset.
+func foreignScheduler(podSets []PodSet, ours sets.Set[string], unset, owner, remedy string) *reason.Reason {
 	for i := range podSets {
 		name := podSets[i].Template.Spec.SchedulerName
-		if name != "" && !ours.Has(name) {
+		switch {
+		case name == unset && !ours.Has(corev1.DefaultSchedulerName):
+			return reason.New(reason.ForeignScheduler,
+				"pod template %q names no scheduler, so %s would take its pods: the webhook did not see %s when it was created; %s",
+				podSets[i].Name, corev1.DefaultSchedulerName, owner, remedy)
+		case name != unset && !ours.Has(name):
 			return reason.New(reason.ForeignScheduler, "pod template %q names the scheduler %s, not one of Muster's (%s)",
 				podSets[i].Name, name, profiles(ours))
-		}
-		if name == "" && !ours.Has(corev1.DefaultSchedulerName) {
-			return reason.New(reason.ForeignScheduler,
-				"pod template %q names no scheduler, so %s would take its pods: the webhook did not see JobSet %s when it was created; %s",
-				podSets[i].Name, corev1.DefaultSchedulerName, js.Name, remedy)
 		}
 	}
 	return nil

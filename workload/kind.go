@@ -60,7 +60,7 @@ type Options struct {
 // Kinds are the kinds of owners that Muster manages.
 func Kinds(o Options) []Kind {
 	return []Kind{
-		trainJobKind{o}, jobSetKind{o}, podKind{o},
+		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, podKind{o},
 		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
 	}
 }

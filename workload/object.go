@@ -3,9 +3,11 @@ package workload
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,7 +143,7 @@ func workloadPodSets(job *Job) []kueue.PodSet {
 			// The API allows no other metadata in a Workload's template.
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
-					Labels:      set.Template.Labels,
+					Labels:      workloadLabels(set.Template.Labels),
 					Annotations: set.Template.Annotations,
 				},
 				Spec: set.Template.Spec,
@@ -151,6 +153,29 @@ func workloadPodSets(job *Job) []kueue.PodSet {
 		sets[i] = *sets[i].DeepCopy()
 	}
 	return sets
+}
+
+// workloadLabels are the labels of a pod template as Kueue writes them into a
+// Workload: without those by which the Job controller knows its own pods, the
+// newer name of the Job excepted.
+func workloadLabels(labels map[string]string) map[string]string {
+	kept := maps.Clone(labels)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return key != batchv1.JobNameLabel && IsJobTracking(key) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return kept
+}
+
+// IsJobTracking says that a label is one of those that the API server gives to
+// the pod template of every batch Job, so that the Job's pods are told from all
+// others. They have other values in every Job.
+func IsJobTracking(label string) bool {
+	switch label {
+	case batchv1.JobNameLabel, batchv1.ControllerUidLabel, "job-name", "controller-uid":
+		return true
+	}
+	return false
 }
 
 // SamePodSets says that the Workload still describes the job's pods. Where it
@@ -163,7 +188,7 @@ func SamePodSets(wl *kueue.Workload, job *Job) bool {
 	for i := range job.PodSets {
 		have, want := &wl.Spec.PodSets[i], &job.PodSets[i]
 		if have.Name != kueue.NewPodSetReference(want.Name) || have.Count != want.Count ||
-			!equality.Semantic.DeepEqual(have.Template.Labels, want.Template.Labels) ||
+			!equality.Semantic.DeepEqual(have.Template.Labels, workloadLabels(want.Template.Labels)) ||
 			!equality.Semantic.DeepEqual(have.Template.Annotations, want.Template.Annotations) ||
 			!equality.Semantic.DeepEqual(have.Template.Spec, want.Template.Spec) {
 			return false

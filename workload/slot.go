@@ -17,6 +17,9 @@ const Unnumbered int32 = -1
 // AnySlot is the index of a pod that may fill any free slot of its pod set.
 const AnySlot int32 = -1
 
+// MainPodSet is the one pod set of a batch Job.
+const MainPodSet = string(kueue.DefaultPodSetName)
+
 // Slot is one pod's place in a job, as the pod itself knows it: the Job
 // (Replica) of the replicated job PodSet, and the completion index in that Job.
 // It is comparable. PodSet.Index turns it into an index, PodSet.Slot back.
@@ -29,8 +32,8 @@ type Slot struct {
 // SlotOf reads from a pod which slot it fills, and of which job: the UID is
 // Job.PodOwnerUID. ok is false for a pod that is no job's. It reads the pod and
 // nothing else, because it runs under the scheduling queue's lock. A user may
-// copy labels: a pod that no controller owns has no slot in a JobSet, and
-// whoever gives a slot away compares the pod's namespace with the job's.
+// copy labels: a pod that no controller owns has no slot in a JobSet or a Job,
+// and whoever gives a slot away compares the pod's namespace with the job's.
 //
 // The slot of a group's pod has no pod set: RoleOf names it.
 func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
@@ -43,7 +46,7 @@ func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
 	}
 	slot = Slot{Completion: Unnumbered}
 	if owner.GroupVersionKind == podGVK {
-		slot = Slot{PodSet: string(kueue.DefaultPodSetName)}
+		slot = Slot{PodSet: MainPodSet}
 	}
 	return owner.UID, slot, true
 }
@@ -54,42 +57,61 @@ type ownerSlot struct {
 	Slot
 }
 
-// ownedSlot is the slot of a pod that an owner object's controller made.
+// ownedSlot is the slot of a pod that an owner object's controller made: a
+// JobSet's, by its labels, or a batch Job's, by its controller reference.
 //
-// JobSet 0.8.2 and older do not write the UID label; their pods have no slot.
+// JobSet 0.8.2 and older do not write the UID label; their pods are told from
+// their Jobs, which are not managed.
 func ownedSlot(pod *corev1.Pod) (ownerSlot, bool) {
-	if metav1.GetControllerOfNoCopy(pod) == nil {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
 		return ownerSlot{}, false
 	}
-	podOwner, slot, ok := jobSetSlot(pod)
-	return ownerSlot{podOwner, slot}, ok
+	if pod.Labels[jobset.JobSetUIDKey] != "" {
+		podOwner, slot, ok := jobSetSlot(pod)
+		return ownerSlot{podOwner, slot}, ok
+	}
+	if !isBatchJob(owner) {
+		return ownerSlot{}, false
+	}
+	slot := Slot{PodSet: MainPodSet, Completion: Unnumbered}
+	// What the author of a Job that numbers no pods wrote there means nothing.
+	if completion, numbered, ok := completionOf(pod); numbered && ok {
+		slot.Completion = completion
+	}
+	return ownerSlot{owner.UID, slot}, true
 }
 
 func jobSetSlot(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
-	uid, name := pod.Labels[jobset.JobSetUIDKey], pod.Labels[jobset.ReplicatedJobNameKey]
-	if uid == "" || name == "" {
-		return "", Slot{}, false
-	}
+	name := pod.Labels[jobset.ReplicatedJobNameKey]
 	replica, ok := ordinal(pod.Labels[jobset.JobIndexKey])
-	if !ok {
+	if name == "" || !ok {
 		return "", Slot{}, false
 	}
+	completion, numbered, ok := completionOf(pod)
+	switch {
+	case !numbered:
+		completion = Unnumbered
+	case !ok:
+		return "", Slot{}, false
+	}
+	return types.UID(pod.Labels[jobset.JobSetUIDKey]), Slot{PodSet: name, Replica: replica, Completion: completion}, true
+}
+
+// completionOf is the pod's completion index; numbered says that it has one,
+// and ok that it is a number.
+func completionOf(pod *corev1.Pod) (completion int32, numbered, ok bool) {
 	// An Indexed Job writes its index as an annotation, and since Kubernetes
 	// 1.28 as a label too.
 	index, numbered := pod.Labels[batchv1.JobCompletionIndexAnnotation]
 	if !numbered {
 		index, numbered = pod.Annotations[batchv1.JobCompletionIndexAnnotation]
 	}
-	completion := Unnumbered
-	if numbered {
-		if completion, ok = ordinal(index); !ok {
-			return "", Slot{}, false
-		}
-	}
-	return types.UID(uid), Slot{PodSet: name, Replica: replica, Completion: completion}, true
+	completion, ok = ordinal(index)
+	return completion, numbered, ok
 }
 
-// ordinal reads a non-negative number that fits an int32.
+// ordinal reads a number of 0 or more.
 func ordinal(s string) (int32, bool) {
 	n, err := strconv.ParseUint(s, 10, 31)
 	return int32(n), err == nil

@@ -29,6 +29,18 @@ func jobSetPod(change func(map[string]string)) *corev1.Pod {
 	return podWith(labels)
 }
 
+// jobPod is a pod that a batch Job controls, with labels and annotations.
+func jobPod(labels, annotations map[string]string) *corev1.Pod {
+	pod := podWith(labels)
+	pod.Annotations = annotations
+	return pod
+}
+
+func ownedBy(pod *corev1.Pod, apiVersion, kind string) *corev1.Pod {
+	pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].Kind = apiVersion, kind
+	return pod
+}
+
 func orphan(pod *corev1.Pod) *corev1.Pod {
 	pod.OwnerReferences = nil
 	return pod
@@ -55,9 +67,16 @@ func TestSlotOf(t *testing.T) {
 		"a pod of a JobSet":                    {jobSetPod(nil), answer{"js-1", Slot{"node", 2, 3}, true}},
 		"an index that is an annotation only":  {annotated, answer{"js-1", Slot{"node", 2, 7}, true}},
 		"a Job that numbers no pods":           {jobSetPod(without(batchv1.JobCompletionIndexAnnotation)), answer{"js-1", Slot{"node", 2, Unnumbered}, true}},
-		"no labels":                            {podWith(nil), answer{}},
+		"a pod of a Job":                       {jobPod(nil, nil), answer{"job-1", Slot{"main", 0, Unnumbered}, true}},
+		"a pod of an Indexed Job":              {jobPod(map[string]string{batchv1.JobCompletionIndexAnnotation: "5"}, nil), answer{"job-1", Slot{"main", 0, 5}, true}},
+		"a Job's index as an annotation":       {jobPod(nil, map[string]string{batchv1.JobCompletionIndexAnnotation: "5"}), answer{"job-1", Slot{"main", 0, 5}, true}},
+		"an index of the author's own":         {jobPod(map[string]string{batchv1.JobCompletionIndexAnnotation: "five"}, nil), answer{"job-1", Slot{"main", 0, Unnumbered}, true}},
+		"a Job's pod that another API owns":    {ownedBy(jobPod(nil, nil), "example.com/v1", "Job"), answer{}},
+		"a Job's pod by another version":       {ownedBy(jobPod(nil, nil), "batch/v2", "Job"), answer{"job-1", Slot{"main", 0, Unnumbered}, true}},
+		"a pod of a ReplicaSet":                {ownedBy(jobPod(nil, nil), "apps/v1", "ReplicaSet"), answer{}},
+		"a pod of a Job that nobody controls":  {orphan(jobPod(nil, nil)), answer{}},
 		"labels on a pod of nobody":            {orphan(jobSetPod(nil)), answer{}},
-		"no JobSet UID":                        {jobSetPod(without(jobset.JobSetUIDKey)), answer{}},
+		"a JobSet that writes no UID":          {jobSetPod(without(jobset.JobSetUIDKey)), answer{"job-1", Slot{"main", 0, 3}, true}},
 		"no replicated job":                    {jobSetPod(without(jobset.ReplicatedJobNameKey)), answer{}},
 		"no job index":                         {jobSetPod(without(jobset.JobIndexKey)), answer{}},
 		"a job index that is a word":           {jobSetPod(set(jobset.JobIndexKey, "two")), answer{}},

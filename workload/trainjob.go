@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -10,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -143,16 +141,7 @@ func (trainJobKind) Suspend(ctx context.Context, c client.Client, obj client.Obj
 	if t.suspended() {
 		return nil
 	}
-	// No resource version, since suspending is right whatever else changed; but
-	// not a job that was deleted and created again under the same name.
-	body, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": t.GetUID()},
-		"spec":     map[string]any{"suspend": true},
-	})
-	if err == nil {
-		err = c.Patch(ctx, t.DeepCopy(), client.RawPatch(types.MergePatchType, body))
-	}
-	if err != nil {
+	if err := suspend(ctx, c, t.DeepCopy()); err != nil {
 		return fmt.Errorf("suspending TrainJob %s/%s: %w", t.GetNamespace(), t.GetName(), err)
 	}
 	return nil

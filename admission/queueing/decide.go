@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // NeedsOwner says whether the decision depends on the TrainJob that controls
@@ -18,28 +19,28 @@ func NeedsOwner(o *Object) bool {
 // the patched object changes nothing. ownerQueued says that the object is
 // controlled by a TrainJob with a queue label. schedulerName is Muster's.
 //
-//   - A TrainJob or JobSet with a queue label is suspended, unless a TrainJob
-//     controls it: then the TrainJob is the unit of admission, and the
-//     Trainer would undo a suspension of the child by itself.
-//   - Every pod template of a queued JobSet that names no scheduler gets
-//     schedulerName. TrainJobs have no field for it. A template that
+//   - An object with a queue label is suspended, unless a TrainJob or a JobSet
+//     controls it: then that is the unit of admission, and its controller
+//     would undo a suspension of the child by itself.
+//   - Every pod template of a queued JobSet or Job that names no scheduler
+//     gets schedulerName. TrainJobs have no field for it. A template that
 //     names another scheduler keeps it; the admission cycle refuses the job
 //     with a reason, which is better than running it where its author did not
 //     ask for.
+//   - The Jobs of a JobSet are not touched: the JobSet's templates were.
 //   - An object that a foreign controller manages is not touched.
 func Decide(o *Object, ownerQueued bool, schedulerName string) []jsonpatch.Operation {
-	if o.body.Spec == nil || o.foreign() {
+	if o.body.Spec == nil || o.foreign() || (o.kind == Job && o.child()) {
 		return nil
 	}
 	var patch []jsonpatch.Operation
-	if o.Queue() != "" && o.Owner() == nil && !o.suspended() {
+	if o.Queue() != "" && !o.child() && !o.suspended() {
 		// "add" on an object member also replaces: it serves absent, null and false.
 		patch = append(patch, jsonpatch.NewOperation("add", "/spec/suspend", true))
 	}
 	if o.Queue() != "" || ownerQueued {
-		for _, i := range o.unscheduled() {
-			path := "/spec/replicatedJobs/" + strconv.Itoa(i) + "/template/spec/template/spec/schedulerName"
-			patch = append(patch, jsonpatch.NewOperation("add", path, schedulerName))
+		for _, path := range o.unscheduled() {
+			patch = append(patch, jsonpatch.NewOperation("add", path+"/schedulerName", schedulerName))
 		}
 	}
 	return patch
@@ -49,22 +50,35 @@ func (o *Object) suspended() bool {
 	return o.body.Spec.Suspend != nil && *o.body.Spec.Suspend
 }
 
-// unscheduled lists the indices of a JobSet's replicated jobs whose pod
-// template exists and names no scheduler. At a JobSet "unset" still shows; in
-// pods and Jobs the API server has filled in its default by now.
-func (o *Object) unscheduled() []int {
-	if o.kind != JobSet || o.body.Spec == nil {
+// unscheduled lists the paths of the pod specs that name no scheduler, of
+// those pod templates that exist.
+func (o *Object) unscheduled() []string {
+	if o.body.Spec == nil {
 		return nil
 	}
-	var indices []int
-	for i, rj := range o.body.Spec.ReplicatedJobs {
-		if rj == nil || rj.Template == nil || rj.Template.Spec == nil || rj.Template.Spec.Template == nil {
-			continue
+	var paths []string
+	switch o.kind {
+	case JobSet:
+		for i, rj := range o.body.Spec.ReplicatedJobs {
+			if rj != nil && rj.Template != nil && rj.Template.Spec != nil && rj.Template.Spec.Template.unscheduled("") {
+				paths = append(paths, "/spec/replicatedJobs/"+strconv.Itoa(i)+"/template/spec/template/spec")
+			}
 		}
-		pod := rj.Template.Spec.Template.Spec
-		if pod != nil && (pod.SchedulerName == nil || *pod.SchedulerName == "") {
-			indices = append(indices, i)
+	case Job:
+		// In a Job the API server has filled in its default by now, which
+		// cannot be told from the author's own.
+		if o.body.Spec.Template.unscheduled(corev1.DefaultSchedulerName) {
+			paths = append(paths, "/spec/template/spec")
 		}
 	}
-	return indices
+	return paths
+}
+
+// unscheduled says that a pod template exists and names no scheduler, or unset.
+func (t *podTemplate) unscheduled(unset string) bool {
+	if t == nil || t.Spec == nil {
+		return false
+	}
+	name := t.Spec.SchedulerName
+	return name == nil || *name == "" || *name == unset
 }

@@ -22,6 +22,13 @@ const ownedByTrainJob = `"ownerReferences":[
 	{"apiVersion":"v1","kind":"ConfigMap","name":"snapshot","uid":"u0"},
 	{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","name":"llm","uid":"u1","controller":true}]`
 
+const ownedByJobSet = `"ownerReferences":[{"apiVersion":"jobset.x-k8s.io/v1alpha2","kind":"JobSet","name":"llm","uid":"u1","controller":true}]`
+
+// podOf is a Job's template with the scheduler's name that is given.
+func podOf(scheduler string) string {
+	return `"template":{"spec":{"schedulerName":` + scheduler + `,"containers":[{"name":"node"}]}}`
+}
+
 const queued = `"labels":{"kueue.x-k8s.io/queue-name":"team-nlp"}`
 
 func TestDecide(t *testing.T) {
@@ -29,12 +36,51 @@ func TestDecide(t *testing.T) {
 	stamp := func(i int) string {
 		return fmt.Sprintf(`{"op":"add","path":"/spec/replicatedJobs/%d/template/spec/template/spec/schedulerName","value":"muster"}`, i)
 	}
+	stampJob := `{"op":"add","path":"/spec/template/spec/schedulerName","value":"muster"}`
 	tests := map[string]struct {
 		kind        schema.GroupKind
 		object      string
 		ownerQueued bool
 		want        []string
 	}{
+		"a Job with a queue is suspended, and the default that the API server wrote is replaced": {
+			kind: Job, object: `{"metadata":{` + queued + `},"spec":{"suspend":false,` + podOf(`"default-scheduler"`) + `}}`,
+			want: []string{suspend, stampJob},
+		},
+		"a suspended Job that names no scheduler is stamped": {
+			kind: Job, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,` + podOf(`null`) + `}}`,
+			want: []string{stampJob},
+		},
+		"a Job that names another scheduler keeps it": {
+			kind: Job, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,` + podOf(`"volcano"`) + `}}`,
+		},
+		"a suspended Job that names Muster is left": {
+			kind: Job, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,` + podOf(`"muster"`) + `}}`,
+		},
+		"a Job without a queue is left": {
+			kind: Job, object: `{"metadata":{},"spec":{` + podOf(`"default-scheduler"`) + `}}`,
+		},
+		"a Job of a JobSet is left, whatever its labels say": {
+			kind: Job, object: `{"metadata":{` + queued + `,` + ownedByJobSet + `},"spec":{` + podOf(`"default-scheduler"`) + `}}`,
+		},
+		"a Job of a CronJob is a job of its own": {
+			kind: Job, object: `{"metadata":{` + queued + `,"ownerReferences":[{"apiVersion":"batch/v1","kind":"CronJob","name":"x","uid":"u","controller":true}]},"spec":{` + podOf(`"default-scheduler"`) + `}}`,
+			want: []string{suspend, stampJob},
+		},
+		"a Job that another controller manages is left": {
+			kind: Job, object: `{"metadata":{` + queued + `},"spec":{"managedBy":"kueue.x-k8s.io/multikueue",` + podOf(`"default-scheduler"`) + `}}`,
+		},
+		"a Job that its own controller manages by name is queued": {
+			kind: Job, object: `{"metadata":{` + queued + `},"spec":{"managedBy":"kubernetes.io/job-controller","suspend":true,` + podOf(`"default-scheduler"`) + `}}`,
+			want: []string{stampJob},
+		},
+		"a Job without a template is suspended only": {
+			kind: Job, object: `{"metadata":{` + queued + `},"spec":{}}`,
+			want: []string{suspend},
+		},
+		"a JobSet's explicit default scheduler is its author's own": {
+			kind: JobSet, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,"replicatedJobs":[{"template":{"spec":{"template":{"spec":{"schedulerName":"default-scheduler"}}}}}]}}`,
+		},
 		"a TrainJob with a queue is suspended": {
 			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"runtimeRef":{"name":"torch"}}}`,
 			want: []string{suspend},
@@ -179,7 +225,7 @@ func TestParseFailsOnWhatItCannotRead(t *testing.T) {
 		"a spec that is a string":           {JobSet, `{"metadata":{` + queued + `},"spec":"x"}`},
 		"replicated jobs that are a map":    {JobSet, `{"metadata":{` + queued + `},"spec":{"replicatedJobs":{}}}`},
 		"a scheduler that is a number":      {JobSet, `{"metadata":{` + queued + `},"spec":{"replicatedJobs":[{"template":{"spec":{"template":{"spec":{"schedulerName":1}}}}}]}}`},
-		"a kind that is not queued here":    {schema.GroupKind{Group: "batch", Kind: "Job"}, `{}`},
+		"a kind that is not queued here":    {schema.GroupKind{Group: "batch", Kind: "CronJob"}, `{}`},
 		"a TrainJob of another API's group": {schema.GroupKind{Group: "example.com", Kind: "TrainJob"}, `{}`},
 	}
 	for name, tc := range tests {
@@ -231,6 +277,9 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 				}).Draw(t, "job"))
 			}
 			maybe(t, s, "replicatedJobs", jobs, nil)
+			pod := map[string]any{"novel": true}
+			maybe(t, pod, "schedulerName", nil, "", "default-scheduler", "volcano", scheduler)
+			maybe(t, s, "template", nil, map[string]any{}, map[string]any{"spec": pod})
 			object["spec"] = s
 		}
 		return object
@@ -242,7 +291,7 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 // minimal); and a second pass finds nothing to do.
 func TestPatchProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]schema.GroupKind{TrainJob, JobSet}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]schema.GroupKind{TrainJob, JobSet, Job}).Draw(t, "kind")
 		before := genObject(kind).Draw(t, "object")
 		ownerQueued := rapid.Bool().Draw(t, "ownerQueued")
 		raw, err := json.Marshal(before)
@@ -301,10 +350,8 @@ func blanked(raw []byte) map[string]any {
 	c := parsed(raw)
 	s, _ := c["spec"].(map[string]any)
 	delete(s, "suspend")
-	jobs, _ := s["replicatedJobs"].([]any)
-	for _, j := range jobs {
-		v := j
-		for _, key := range []string{"template", "spec", "template", "spec"} {
+	blank := func(v any, path ...string) {
+		for _, key := range path {
 			m, _ := v.(map[string]any)
 			v = m[key]
 		}
@@ -312,6 +359,11 @@ func blanked(raw []byte) map[string]any {
 			delete(pod, "schedulerName")
 		}
 	}
+	jobs, _ := s["replicatedJobs"].([]any)
+	for _, j := range jobs {
+		blank(j, "template", "spec", "template", "spec")
+	}
+	blank(c, "spec", "template", "spec")
 	return c
 }
 

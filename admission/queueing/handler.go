@@ -72,7 +72,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 
 	response := admission.Allowed("")
 	response.Patches = Decide(object, owned, h.schedulerName)
-	if queue := object.Queue(); queue != "" && object.Owner() == nil && !object.foreign() {
+	if queue := object.Queue(); queue != "" && !object.child() && !object.foreign() {
 		if queueMissing(ctx, h.reader, req.Namespace, queue) {
 			response = response.WithWarnings(fmt.Sprintf(
 				"queue %q does not exist in namespace %q; the job stays suspended until it does", queue, req.Namespace))

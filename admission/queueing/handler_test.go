@@ -92,6 +92,12 @@ func TestHandle(t *testing.T) {
 		"a queued JobSet is suspended and stamped": {
 			request: create(JobSet, queuedJobSet), reader: cluster(nil, localQueue()), changes: 3, reads: 1,
 		},
+		"a queued Job is suspended and stamped": {
+			request: create(Job, `{"metadata":{`+queued+`},"spec":{`+podOf(`"default-scheduler"`)+`}}`), reader: cluster(nil, localQueue()), changes: 2, reads: 1,
+		},
+		"a Job of a JobSet is left without a look": {
+			request: create(Job, `{"metadata":{`+queued+`,`+ownedByJobSet+`},"spec":{`+podOf(`"default-scheduler"`)+`}}`), reader: cluster(nil),
+		},
 		"a queued TrainJob's JobSet is stamped": {
 			request: create(JobSet, ownedJobSet), reader: cluster(nil, trainJob("u1", labels)), changes: 2, reads: 1,
 		},
@@ -128,7 +134,7 @@ func TestHandle(t *testing.T) {
 			request: create(JobSet, ``), reader: cluster(nil),
 		},
 		"another kind is passed on": {
-			request: create(schema.GroupKind{Group: "batch", Kind: "Job"}, queuedTrainJob), reader: cluster(nil),
+			request: create(schema.GroupKind{Group: "batch", Kind: "CronJob"}, queuedTrainJob), reader: cluster(nil),
 		},
 		"a foreign manager's job is left without a look": {
 			request: create(TrainJob, `{"metadata":{`+queued+`},"spec":{"managedBy":"kueue.x-k8s.io/multikueue"}}`), reader: cluster(nil),

@@ -19,6 +19,7 @@ const QueueLabel = workload.QueueLabel
 var (
 	TrainJob = schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
 	JobSet   = schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
+	Job      = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
 // builtInController is the value of spec.managedBy that means what an absent
@@ -26,9 +27,10 @@ var (
 var builtInController = map[schema.GroupKind]string{
 	TrainJob: "trainer.kubeflow.org/trainjob-controller",
 	JobSet:   "jobset.sigs.k8s.io/jobset-controller",
+	Job:      "kubernetes.io/job-controller",
 }
 
-// Object is what the decision reads of a TrainJob or JobSet. Whatever else the
+// Object is what the decision reads of a TrainJob, JobSet or Job. Whatever else the
 // object holds, fields of versions newer than this program included, is
 // neither decoded nor written: changes are made by path on the raw document.
 type Object struct {
@@ -53,6 +55,7 @@ type spec struct {
 	Suspend        *bool            `json:"suspend"`
 	ManagedBy      *string          `json:"managedBy"`
 	ReplicatedJobs []*replicatedJob `json:"replicatedJobs"`
+	Template       *podTemplate     `json:"template"`
 }
 
 type replicatedJob struct {
@@ -75,12 +78,12 @@ type podSpec struct {
 	SchedulerName *string `json:"schedulerName"`
 }
 
-// Parse reads the parts of a TrainJob or JobSet that the decision needs. It
+// Parse reads the parts of a TrainJob, JobSet or Job that the decision needs. It
 // fails for another kind and for a document whose fields have other types than
 // the kind's.
 func Parse(kind schema.GroupKind, raw []byte) (*Object, error) {
 	if _, known := builtInController[kind]; !known {
-		return nil, fmt.Errorf("reading a %s: only TrainJobs and JobSets are queued here", kind)
+		return nil, fmt.Errorf("reading a %s: only TrainJobs, JobSets and Jobs are queued here", kind)
 	}
 	o := &Object{kind: kind}
 	// The case-sensitive decoder of apimachinery: with encoding/json a field
@@ -102,18 +105,29 @@ type OwnerRef struct {
 	UID     types.UID
 }
 
-// Owner is the TrainJob that controls the object, or nil.
+// Owner is the TrainJob that controls the JobSet, or nil.
 func (o *Object) Owner() *OwnerRef {
 	if o.kind != JobSet {
 		return nil
 	}
+	return o.controller(TrainJob)
+}
+
+// child says that the object is a part of another one, which is the unit of
+// admission: a JobSet of a TrainJob, or a Job of a JobSet.
+func (o *Object) child() bool {
+	return o.Owner() != nil || (o.kind == Job && o.controller(JobSet) != nil)
+}
+
+// controller is the controller of the object if it is of that kind, or nil.
+func (o *Object) controller(kind schema.GroupKind) *OwnerRef {
 	for i := range o.body.Metadata.OwnerReferences {
 		ref := &o.body.Metadata.OwnerReferences[i]
 		if ref.Controller == nil || !*ref.Controller {
 			continue
 		}
 		group, version, found := strings.Cut(ref.APIVersion, "/")
-		if found && group == TrainJob.Group && ref.Kind == TrainJob.Kind {
+		if found && group == kind.Group && ref.Kind == kind.Kind {
 			return &OwnerRef{Version: version, Name: ref.Name, UID: ref.UID}
 		}
 		return nil

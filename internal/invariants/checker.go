@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,8 +69,8 @@ type Checker struct {
 	pods   map[types.UID]*pod
 	nodes  map[string]*node
 	queues map[string]*queue
-	// jobSets and trainJobs are kept when they are deleted, because their pods
-	// live a little longer.
+	// jobSets, batch Jobs among them, and trainJobs are kept when they are
+	// deleted, because their pods live a little longer.
 	jobSets   map[types.UID]*jobSet
 	trainJobs map[types.UID]*trainJob
 	workloads map[types.UID]*claim
@@ -110,6 +111,8 @@ func (c *Checker) Observe(e Event) {
 		c.seeQueue(o, gone)
 	case *jobset.JobSet:
 		c.seeJobSet(o, gone)
+	case *batchv1.Job:
+		c.seeBatchJob(o, gone)
 	case *unstructured.Unstructured:
 		c.seeTrainJob(o, gone)
 	}

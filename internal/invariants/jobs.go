@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 const (
@@ -15,7 +17,8 @@ const (
 	trainJobController = "trainer.kubeflow.org/trainjob-controller"
 )
 
-// jobSet is what matters of a JobSet.
+// jobSet is what matters of a JobSet, or of a batch Job of its own, which is
+// like a JobSet of one replicated job: the object by whose UID pods are known.
 type jobSet struct {
 	ref, namespace string
 	// owner is the TrainJob that made it; empty for a JobSet of its own.
@@ -24,6 +27,9 @@ type jobSet struct {
 	suspended bool
 	// phases tells which replicated jobs start together.
 	phases map[string]int
+	// main is the pod set of a queued batch Job, with what its status says of
+	// pods that are over; nil for a JobSet.
+	main *workload.PodSet
 }
 
 type trainJob struct {
@@ -46,11 +52,15 @@ func (c *Checker) seeJobSet(o *jobset.JobSet, gone bool) {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == "TrainJob" {
 		js.owner = owner.UID
 	}
-	was := c.jobSets[o.UID]
-	c.jobSets[o.UID] = js
-	c.noteJob(js.ref, was != nil, gone, was != nil && was.suspended, js.suspended, js.ref, c.jobRef(o.UID))
+	c.keepJobSet(o.UID, js, gone)
+}
+
+func (c *Checker) keepJobSet(uid types.UID, js *jobSet, gone bool) {
+	was := c.jobSets[uid]
+	c.jobSets[uid] = js
+	c.noteJob(js.ref, was != nil, gone, was != nil && was.suspended, js.suspended, js.ref, c.jobRef(uid))
 	if gone {
-		c.endJob(o.UID)
+		c.endJob(uid)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -19,11 +20,14 @@ import (
 type pod struct {
 	ref, namespace string
 	// jobSet and set are what its labels say: whose pod it is, and of which
-	// replicated job. Anyone can write labels.
+	// replicated job. Anyone can write labels. Those of a pod of a batch Job
+	// are the Job that controls it, and its one pod set.
 	jobSet types.UID
 	set    string
 	// alone: the pod has no owner object; it is a job itself, or its group is.
 	alone bool
+	// index is its number in a batch Job, below 0 if it has none.
+	index int32
 	node  string
 	// requests are what it takes up on its node, the place of a pod included.
 	requests amounts[corev1.ResourceName]
@@ -52,6 +56,12 @@ func podOf(o *corev1.Pod) *pod {
 		p.set = string(kueue.DefaultPodSetName)
 		if owner.UID != o.UID {
 			p.set = workload.RoleOf(o)
+		}
+	}
+	if owner := metav1.GetControllerOfNoCopy(o); p.jobSet == "" && owner != nil && owner.Kind == "Job" {
+		p.jobSet, p.set, p.index = owner.UID, workload.MainPodSet, workload.Unnumbered
+		if _, slot, ok := workload.SlotOf(o); ok {
+			p.index = slot.Completion
 		}
 	}
 	p.ended = p.succeeded || o.Status.Phase == corev1.PodFailed

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,7 +43,7 @@ const syncWithin = time.Minute
 func watched() []client.Object {
 	trainJob := &unstructured.Unstructured{}
 	trainJob.SetGroupVersionKind(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"})
-	return []client.Object{&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &jobset.JobSet{}, trainJob}
+	return []client.Object{&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob}
 }
 
 // Start begins to watch a cluster, and returns when it knows how things stand

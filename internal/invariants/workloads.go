@@ -203,6 +203,9 @@ func (c *Checker) seeWorkload(o *kueue.Workload, gone bool) {
 	if was != nil && !newly {
 		cl.done, cl.starts = was.done, was.starts
 	}
+	if newly {
+		c.overBefore(cl, o)
+	}
 	about := []string{cl.ref}
 	for _, host := range cl.hosts() {
 		about = append(about, "Node "+c.nodeNamed(host))

@@ -108,7 +108,9 @@ func (c *Cluster) Create(t testing.TB, obj client.Object) {
 		t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
 	}
 	t.Cleanup(func() {
-		if err := c.Client.Delete(context.Background(), obj, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		// The default for a batch Job is to wait for the garbage collector.
+		background := client.PropagationPolicy(metav1.DeletePropagationBackground)
+		if err := c.Client.Delete(context.Background(), obj, client.GracePeriodSeconds(0), background); client.IgnoreNotFound(err) != nil {
 			t.Logf("deleting %T %s: %v", obj, obj.GetName(), err)
 		}
 	})

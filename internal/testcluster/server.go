@@ -38,8 +38,32 @@ type Cluster struct {
 	Kubeconfig string
 }
 
-// Start runs etcd and kube-apiserver until the test ends.
+// Start runs etcd and kube-apiserver, with all CRDs, until the test ends.
 func Start(t testing.TB) *Cluster {
+	t.Helper()
+	cluster := StartBare(t)
+	cluster.AddKueue(t)
+	cluster.AddJobSet(t)
+	trainer := filepath.Join(root(t), "tools", "trainer")
+	cluster.applyCRDs(t, filepath.Join(moduleDir(t, trainer, "github.com/kubeflow/trainer/v2"), "manifests", "base", "crds"))
+	cluster.applyCRDs(t, filepath.Join(moduleDir(t, trainer, "sigs.k8s.io/scheduler-plugins"), "config", "crd", "bases"))
+	return cluster
+}
+
+// AddKueue applies the CRDs of Kueue's API, as Muster's manifests have them.
+func (c *Cluster) AddKueue(t testing.TB) {
+	t.Helper()
+	c.applyCRDs(t, filepath.Join(root(t), "manifests", "crds", "kueue"))
+}
+
+// AddJobSet applies the CRD of JobSets.
+func (c *Cluster) AddJobSet(t testing.TB) {
+	t.Helper()
+	c.applyCRDs(t, filepath.Join(moduleDir(t, ".", "sigs.k8s.io/jobset"), "config", "components", "crd", "bases"))
+}
+
+// StartBare runs etcd and kube-apiserver, without any CRD, until the test ends.
+func StartBare(t testing.TB) *Cluster {
 	t.Helper()
 	etcd := testserver.RunEtcd(t, nil)
 	storage := storagebackend.NewDefaultConfig("/registry", nil)
@@ -65,9 +89,6 @@ func Start(t testing.TB) *Cluster {
 	if err := cluster.writeKubeconfig(); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range crdDirs(t) {
-		cluster.applyCRDs(t, dir)
-	}
 	return cluster
 }
 
@@ -83,17 +104,8 @@ func (c *Cluster) writeKubeconfig() error {
 	return clientcmd.WriteToFile(*k, c.Kubeconfig)
 }
 
-// crdDirs are the folders whose CRDs are applied: ours, those of JobSet, the
-// Trainer and the coscheduling plugin.
-func crdDirs(t testing.TB) []string {
-	root := moduleDir(t, ".", "github.com/muster-gpu/muster")
-	return []string{
-		filepath.Join(root, "manifests", "crds", "kueue"),
-		filepath.Join(moduleDir(t, ".", "sigs.k8s.io/jobset"), "config", "components", "crd", "bases"),
-		filepath.Join(moduleDir(t, filepath.Join(root, "tools", "trainer"), "github.com/kubeflow/trainer/v2"), "manifests", "base", "crds"),
-		filepath.Join(moduleDir(t, filepath.Join(root, "tools", "trainer"), "sigs.k8s.io/scheduler-plugins"), "config", "crd", "bases"),
-	}
-}
+// root is the folder of this repository.
+func root(t testing.TB) string { return moduleDir(t, ".", "github.com/muster-gpu/muster") }
 
 // moduleDir is where the go command keeps a module that the module in dir uses.
 func moduleDir(t testing.TB, dir, module string) string {

@@ -185,11 +185,11 @@ func (e *env) loseOne(t *testing.T, js *jobset.JobSet) {
 	testcluster.Eventually(t, "the pod to be gone", func(ctx context.Context) error { return e.Bound(ctx, js, len(pods)-1) })
 }
 
-// setActive allows a JobSet's Workload to be admitted, or stops it.
-func (e *env) setActive(t *testing.T, js *jobset.JobSet, active bool) {
+// setActive allows a job's Workload to be admitted, or stops it.
+func (e *env) setActive(t *testing.T, job client.Object, active bool) {
 	t.Helper()
-	testcluster.Eventually(t, js.Name+" to be activated or not", func(ctx context.Context) error {
-		wl, err := e.workload(ctx, js)
+	testcluster.Eventually(t, job.GetName()+" to be activated or not", func(ctx context.Context) error {
+		wl, err := e.workload(ctx, job)
 		if err != nil {
 			return err
 		}
@@ -198,14 +198,20 @@ func (e *env) setActive(t *testing.T, js *jobset.JobSet, active bool) {
 	})
 }
 
-// remove deletes a JobSet and waits until it is gone.
-func (e *env) remove(t *testing.T, js client.Object) {
+// remove deletes an object and waits until it is gone.
+func (e *env) remove(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := e.Client.Delete(t.Context(), js); err != nil {
+	if err := e.Client.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
-	testcluster.Eventually(t, js.GetName()+" to be gone", func(ctx context.Context) error {
-		err := e.Client.Get(ctx, client.ObjectKeyFromObject(js), js)
+	e.isGone(t, obj)
+}
+
+// isGone waits until an object is gone.
+func (e *env) isGone(t *testing.T, obj client.Object) {
+	t.Helper()
+	testcluster.Eventually(t, obj.GetName()+" to be gone", func(ctx context.Context) error {
+		err := e.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 		if err == nil {
 			err = fmt.Errorf("it is there")
 		}

@@ -137,26 +137,26 @@ func (e *env) job(name, queue string, pods int32, gpus int64) *jobset.JobSet {
 	return testcluster.Job(e.namespace, name, queue, pods, gpus)
 }
 
-// workload is the Workload of a JobSet.
-func (e *env) workload(ctx context.Context, js *jobset.JobSet) (*kueue.Workload, error) {
+// workload is the Workload of a job.
+func (e *env) workload(ctx context.Context, job client.Object) (*kueue.Workload, error) {
 	var list kueue.WorkloadList
-	if err := e.Client.List(ctx, &list, client.InNamespace(js.Namespace)); err != nil {
+	if err := e.Client.List(ctx, &list, client.InNamespace(job.GetNamespace())); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
-		if o := metav1.GetControllerOf(&list.Items[i]); o != nil && o.UID == js.UID {
+		if o := metav1.GetControllerOf(&list.Items[i]); o != nil && o.UID == job.GetUID() {
 			return &list.Items[i], nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no Workload", js.Name)
+	return nil, fmt.Errorf("%s has no Workload", job.GetName())
 }
 
-// condition waits until a condition of a JobSet's Workload is as wanted; part
+// condition waits until a condition of a job's Workload is as wanted; part
 // must be in its message.
-func (e *env) condition(t *testing.T, js *jobset.JobSet, kind string, status metav1.ConditionStatus, why, part string) {
+func (e *env) condition(t *testing.T, job client.Object, kind string, status metav1.ConditionStatus, why, part string) {
 	t.Helper()
-	testcluster.Eventually(t, fmt.Sprintf("%s=%s (%s) of %s", kind, status, why, js.Name), func(ctx context.Context) error {
-		wl, err := e.workload(ctx, js)
+	testcluster.Eventually(t, fmt.Sprintf("%s=%s (%s) of %s", kind, status, why, job.GetName()), func(ctx context.Context) error {
+		wl, err := e.workload(ctx, job)
 		if err != nil {
 			return err
 		}
@@ -206,10 +206,10 @@ func (e *env) cordon(t *testing.T, name string, cordon bool) {
 	})
 }
 
-// event waits for an event on a JobSet whose note has part in it.
-func (e *env) event(t *testing.T, js *jobset.JobSet, why, part string) {
+// event waits for an event on a job whose note has part in it.
+func (e *env) event(t *testing.T, job client.Object, why, part string) {
 	t.Helper()
-	e.eventOn(t, js.Name, js.UID, why, part)
+	e.eventOn(t, job.GetName(), job.GetUID(), why, part)
 }
 
 // eventOn waits for an event on an object of the namespace.

@@ -106,6 +106,10 @@ func TestOnlyWhatMayChangeIsSent(t *testing.T) {
 
 	trainJobs := schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"}
 	jobSets := schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
+	jobs := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	queuedJobOf := func(apiVersion, kind string) string {
+		return `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"},"ownerReferences":[{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","name":"x","uid":"u","controller":true}]},"spec":{}}`
+	}
 	owner := func(apiVersion, kind, controller string) string {
 		return `{"metadata":{"ownerReferences":[{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","name":"x","uid":"u"` + controller + `}]},"spec":{}}`
 	}
@@ -124,12 +128,18 @@ func TestOnlyWhatMayChangeIsSent(t *testing.T) {
 		"a JobSet that a TrainJob owns without control":   {jobSets, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", ``), false},
 		"a JobSet whose TrainJob says controller: false":  {jobSets, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":false`), false},
 		"a JobSet that another kind controls":             {jobSets, owner("example.com/v1", "TrainJob", `,"controller":true`), false},
+		"a Job with a queue":                              {jobs, queuedTrainJob, true},
+		"a Job without a queue":                           {jobs, `{"metadata":{"labels":{"app":"x"}},"spec":{}}`, false},
+		"a queued Job of a CronJob":                       {jobs, queuedJobOf("batch/v1", "CronJob"), true},
+		"a queued Job of a JobSet":                        {jobs, queuedJobOf("jobset.x-k8s.io/v1alpha2", "JobSet"), false},
+		"a queued Job of another API's JobSet":            {jobs, queuedJobOf("example.com/v1", "JobSet"), true},
+		"a Job that a TrainJob controls":                  {jobs, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":true`), false},
 		"a JobSet without labels and owner":               {jobSets, `{"metadata":{},"spec":{}}`, false},
 		"a TrainJob that something controls, but unqueue": {trainJobs, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":true`), false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			kind := tc.resource.GroupVersion().WithKind(map[string]string{"trainjobs": "TrainJob", "jobsets": "JobSet"}[tc.resource.Resource])
+			kind := tc.resource.GroupVersion().WithKind(map[string]string{"trainjobs": "TrainJob", "jobsets": "JobSet", "jobs": "Job"}[tc.resource.Resource])
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(tc.object), &object.Object); err != nil {
 				t.Fatal(err)
