@@ -28,6 +28,8 @@ type classSearch struct {
 	// spreadKeys are the node labels over which the pod says that its kind must
 	// be spread; the profile's own default constraints are not among them.
 	spreadKeys []string
+	// near are the node labels whose values all pods of the class must share.
+	near []string
 
 	state fwk.CycleState
 	// stale: a pod was placed that state does not know of.
@@ -65,6 +67,7 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 		uidPrefix:     fmt.Sprintf("plan/%s/", gang.UID),
 		preFilterEach: usesClaims(class.Pod),
 	}
+	s.near = s.nearKeys()
 	for _, c := range class.Pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == v1.DoNotSchedule {
 			s.spreadKeys = append(s.spreadKeys, c.TopologyKey)

@@ -37,12 +37,8 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 		}
 		searches[i] = s
 	}
-	order, err := planOrder(searches)
-	if err != nil {
-		return nil, nil, err
-	}
 	result := make(Assignment, len(searches))
-	for _, i := range order {
+	for _, i := range planOrder(searches) {
 		s := searches[i]
 		if err := s.run(ctx); err != nil {
 			return nil, nil, fmt.Errorf("placing pod set %s: %w", s.class.Name, err)

@@ -67,13 +67,11 @@ func (l *Ledger) plannedAs(e *entry, s *slot) *corev1.PodSpec {
 	if s.hold != nil && !s.stale {
 		return &s.hold.Spec
 	}
-	infos := injections(e.job, e.assignment, l.quota)
-	for i := range e.job.PodSets {
-		if ps := &e.job.PodSets[i]; ps.Name == s.set.set.Name {
-			return &prototype(e, ps, infos[i]).Spec
-		}
+	c, found := l.classOf(e, s)
+	if !found {
+		return nil
 	}
-	return nil
+	return &c.pod.Spec
 }
 
 // shed gives up the nodes that were chosen for other pods than those that have

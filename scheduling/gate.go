@@ -29,7 +29,7 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 		return false, "waiting for the pod before it to leave its slot"
 	case s.lost() || s.unwritten:
 		return false, "waiting for a new node"
-	case !e.groupReady(s.set.set.Phase):
+	case !e.groupReady(s.group()):
 		return false, "waiting for the other pods of its gang"
 	}
 	return true, ""
@@ -86,15 +86,13 @@ func (l *Ledger) Reserve(pod *corev1.Pod) (wait bool, release []types.UID) {
 		return false, nil
 	}
 	s.reserved = true
-	for _, g := range e.group(s.set.set.Phase) {
-		for _, o := range g.slots {
-			switch {
-			case o.done || o.bound:
-			case !o.reserved:
-				return true, nil
-			case o != s:
-				release = append(release, o.pod.UID)
-			}
+	for o := range e.group(s.group()) {
+		switch {
+		case o.done || o.bound:
+		case !o.reserved:
+			return true, nil
+		case o != s:
+			release = append(release, o.pod.UID)
 		}
 	}
 	return false, release

@@ -191,9 +191,9 @@ func (l *Ledger) refuse(e *entry, version int, seen moves, c cure, why *reason.R
 	return true
 }
 
-// charge commits a plan: quota, slots and holds, in one step. version guards
-// against a job that changed while it was planned.
-func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan placement.Assignment, pods []*corev1.Pod) error {
+// charge commits a plan, which has the nodes of each pod set: quota, slots and
+// holds, in one step. version guards against a job that changed while it was planned.
+func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan placement.Assignment, classes []class) error {
 	if e.version != version || e.state != Pending || !e.startable() {
 		return fmt.Errorf("%s changed while it was planned", e)
 	}
@@ -207,7 +207,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 		e.sets = append(e.sets, newSet(ps, plan[i]))
 	}
 	l.setTolerations(e)
-	if err := l.holdAll(e, pods); err != nil {
+	if err := l.holdAll(e, classes); err != nil {
 		l.dropHolds(e)
 		e.sets, e.assignment = nil, nil
 		return err

@@ -261,11 +261,9 @@ func (w *world) checkAPI(t *rapid.T) {
 			if !admitted || e.state != Admitted {
 				t.Fatalf("pod %s may enter before its job is admitted", p.Name)
 			}
-			for _, g := range e.group(e.seats[p.UID].set.set.Phase) {
-				for i, s := range g.slots {
-					if s.pod == nil && !s.done {
-						t.Fatalf("pod %s may enter before slot %s/%d has its pod", p.Name, g.set.Name, i)
-					}
+			for s := range e.group(e.seats[p.UID].group()) {
+				if s.pod == nil && !s.done {
+					t.Fatalf("pod %s may enter before slot %s/%d has its pod", p.Name, s.set.set.Name, s.index)
 				}
 			}
 		}

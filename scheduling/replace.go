@@ -19,13 +19,13 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		l.mu.Unlock()
 		return false
 	}
-	protos := prototypes(e, e.assignment, l.quota)
-	lost := make([][]*slot, len(e.sets))
-	missing := make([]int, len(e.sets))
+	classes := prototypes(e, e.assignment, l.quota)
+	lost := make([][]*slot, len(classes))
+	missing := make([]int, len(classes))
 	stale := false
-	kept := make([][]string, len(e.sets))
-	for i, set := range e.sets {
-		for _, s := range set.slots {
+	kept := make([][]string, len(classes))
+	for i, c := range classes {
+		for _, s := range e.slotsOf(c) {
 			switch {
 			case s.lost():
 				lost[i] = append(lost[i], s)
@@ -43,10 +43,10 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		return false
 	}
 
-	fw, snap, no, err := c.framework(protos)
+	fw, snap, no, err := c.framework(classes)
 	var plan placement.Assignment
 	if err == nil && no == nil {
-		gang := gangOf(job.Owner.Name, job.Owner.UID, protos, missing)
+		gang := gangOf(job.Owner.Name, job.Owner.UID, classes, missing)
 		for i := range gang.Classes {
 			gang.Classes[i].Fixed = kept[i]
 		}
@@ -72,7 +72,7 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 			}
 		}
 	}
-	if err := l.holdAll(e, protos); err != nil {
+	if err := l.holdAll(e, classes); err != nil {
 		logger.Error(err, "Holding a part of a gang again")
 	}
 	e.version++

@@ -7,17 +7,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // place seats the pods of a job that have no slot, as far as slots are free.
 func (l *Ledger) place(e *entry) {
 	pods := slices.SortedFunc(maps.Values(e.unplaced), boundFirst)
-	phases := map[int]bool{}
+	groups := map[startGroup]bool{}
 	for _, pod := range pods {
 		w, ok := slotIn(pod)
 		set := e.set(w.PodSet)
 		if !ok || set == nil {
 			continue
+		}
+		if attempt := workload.AttemptOf(pod); attempt > set.attempt && set.begin(attempt) {
+			l.replan(e)
 		}
 		s := set.free(w)
 		if s == nil {
@@ -27,10 +32,10 @@ func (l *Ledger) place(e *entry) {
 		e.seats[pod.UID] = s
 		s.pod = pod
 		if s.done {
-			// Its set begins again (a JobSet restart): the slot's room was
-			// given away, so a new node is looked for.
+			// Its Job makes it again: the slot's room was given away, so a new
+			// node is looked for.
 			s.done, s.wasReady, s.node = false, true, ""
-			set.succeeded = max(0, set.succeeded-1)
+			set.succeeded[w.Replica] = max(0, set.succeeded[w.Replica]-1)
 			l.replan(e)
 		}
 		if pod.Spec.NodeName != "" {
@@ -38,10 +43,10 @@ func (l *Ledger) place(e *entry) {
 		} else {
 			l.compare(e, s)
 		}
-		phases[set.set.Phase] = true
+		groups[s.group()] = true
 	}
-	for phase := range phases {
-		l.wake(e, phase)
+	for group := range groups {
+		l.wake(e, group)
 	}
 }
 
@@ -59,7 +64,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 		// Someone else bound the pod: until now both counted, or the planned
 		// node is free again. The others may have waited for just this pod.
 		l.roomCame(true)
-		l.wake(e, s.set.set.Phase)
+		l.wake(e, s.group())
 	}
 }
 
@@ -88,11 +93,9 @@ func (l *Ledger) lose(e *entry, s *slot) {
 // sendBack sends the pods of a slot's start group back that wait for its pod.
 func (l *Ledger) sendBack(e *entry, s *slot, message string) {
 	var back []types.UID
-	for _, g := range e.group(s.set.set.Phase) {
-		for _, o := range g.slots {
-			if o != s && o.reserved && !o.bound {
-				back = append(back, o.pod.UID)
-			}
+	for o := range e.group(s.group()) {
+		if o != s && o.reserved && !o.bound {
+			back = append(back, o.pod.UID)
 		}
 	}
 	if len(back) > 0 {
@@ -138,20 +141,22 @@ func (l *Ledger) NodeGone(node string) {
 }
 
 // wake activates the pods of a start group once it is complete.
-func (l *Ledger) wake(e *entry, phase int) {
-	if e.letsIn() && e.groupReady(phase) {
-		if pods := e.waiting(phase); len(pods) > 0 {
+func (l *Ledger) wake(e *entry, g startGroup) {
+	if e.letsIn() && e.groupReady(g) {
+		if pods := e.waiting(g); len(pods) > 0 {
 			l.effects.Activate(pods)
 		}
 	}
 }
 
 func (l *Ledger) wakeAll(e *entry) {
-	phases := map[int]bool{}
+	groups := map[startGroup]bool{}
 	for _, set := range e.sets {
-		if !phases[set.set.Phase] {
-			phases[set.set.Phase] = true
-			l.wake(e, set.set.Phase)
+		for _, s := range set.slots {
+			if g := s.group(); !groups[g] {
+				groups[g] = true
+				l.wake(e, g)
+			}
 		}
 	}
 }
