@@ -33,10 +33,14 @@ func (s *classSearch) run(ctx context.Context) error {
 		if err := s.attempt(ctx); err != nil || len(s.chosen) == s.class.Count {
 			return err
 		}
-		if err := s.forget(before); err != nil {
-			return err
+		if len(s.chosen) > 0 || s.refused != nil {
+			if err := s.forget(before); err != nil {
+				return err
+			}
+			// What the plugins were told of is not there any more.
+			s.chosen, s.state, s.refused = nil, nil, nil
 		}
-		s.chosen, s.refused, s.within = nil, nil, nil
+		s.within = nil
 	}
 	// None takes them all. What is said of that is said of all nodes.
 	return s.attempt(ctx)

@@ -88,8 +88,10 @@ func (s *classSearch) attempt(ctx context.Context) error {
 	if s.class.Count == 0 {
 		return nil
 	}
-	if err := s.preFilter(ctx); err != nil || s.refused != nil {
-		return err
+	if s.state == nil {
+		if err := s.preFilter(ctx); err != nil || s.refused != nil {
+			return err
+		}
 	}
 	regions := s.regions()
 	progress := false
@@ -193,9 +195,17 @@ func isAhead(status *fwk.Status) bool {
 // candidates are the nodes with room for at least one pod.
 func (s *classSearch) candidates() []candidate {
 	fixed := sets.New(s.class.Fixed...)
-	found := make([]candidate, 0, len(s.nodes))
-	for i, node := range s.nodes {
-		if node.Node() == nil || s.within != nil && !isWithin(s.within, i) {
+	indices := s.within
+	if indices == nil {
+		indices = make([]int, len(s.nodes))
+		for i := range indices {
+			indices[i] = i
+		}
+	}
+	found := make([]candidate, 0, len(indices))
+	for _, i := range indices {
+		node := s.nodes[i]
+		if node.Node() == nil {
 			continue
 		}
 		allocatable, requested := node.GetAllocatable(), node.GetRequested()
@@ -217,11 +227,5 @@ func (s *classSearch) candidates() []candidate {
 		}
 		found = append(found, c)
 	}
-	return found
-}
-
-// isWithin tells whether the ascending indices have i.
-func isWithin(indices []int, i int) bool {
-	_, found := slices.BinarySearch(indices, i)
 	return found
 }

@@ -67,6 +67,7 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 					w.remove(o, p)
 				}
 				clear(o.succeeded)
+				o.attempt++
 			}),
 			"finish": w.withOwner(func(_ *rapid.T, o *owner) {
 				if o.group == nil {
