@@ -14,11 +14,14 @@
 // The search is greedy. For one class of pods whose only constraints are
 // those of single nodes (resources, selectors, taints, ports) it finds a plan
 // whenever there is one; with constraints between pods, or several classes
-// that compete for the same nodes, it may miss one. A plan that it returns is
-// always valid, with one exception: Reserve plugins are not simulated, so that
-// two pods with ResourceClaims or unbound volume claims may be planned onto
-// the same device or volume. PreFilter runs once for each class, but once for
-// each pod of classes with claims or with topology spread, which makes those
-// dear on large clusters. Extended resources count as far as a node advertises
-// them as allocatable, also those that NodeResourcesFit is told to ignore.
+// that compete for the same nodes, it may miss one. Classes whose pods must all
+// be in one domain are placed before others, the largest first, and each is
+// tried in every domain with room for it, the smallest first. A plan that it
+// returns is always valid, with one exception: Reserve plugins are not
+// simulated, so that two pods with ResourceClaims or unbound volume claims may
+// be planned onto the same device or volume. PreFilter runs once for each
+// class, but once for each pod of classes with claims or with topology spread,
+// which makes those dear on large clusters. Extended resources count as far as
+// a node advertises them as allocatable, also those that NodeResourcesFit is
+// told to ignore.
 package placement

@@ -65,20 +65,25 @@ func TestClassesThatNeedADomain(t *testing.T) {
 			want:  []string{"b0 x1", "a0 x1, a1 x1, a2 x1"},
 		},
 		{
-			name:  "what counts is what all its pods ask for",
-			nodes: racks(2, 1, 2),
+			name:  "what counts is what all its pods ask for, not what one does",
+			nodes: racks(1, 2),
 			running: []*v1.Pod{
-				makePod("busy-0", 4, on("a0")), makePod("busy-1", 4, on("a1")),
+				makePod("busy-0", 0, cpus("60"), on("b0")), makePod("busy-1", 0, cpus("60"), on("b1")),
 			},
-			// One pod of 8 fits b and c, four of 4 only c.
-			gang: gangOf(class(makePod("small", 8, alone), 1), class(makePod("large", 4, alone), 4)),
-			want: []string{"b0 x1", "c0 x2, c1 x2"},
+			gang: gangOf(class(makePod("small", 8, alone), 1), class(makePod("large", 4, alone, cpus("30")), 2)),
+			want: []string{"b0 x1", "a0 x2"},
 		},
 		{
 			name:  "pods that may be anywhere leave the domains to them",
 			nodes: racks(2, 2),
 			gang:  gangOf(class(makePod("driver", 8), 2), class(makePod("large", 4, alone), 4)),
 			want:  []string{"b0 x1, b1 x1", "a0 x2, a1 x2"},
+		},
+		{
+			name:  "a domain that turns out too small is left for the next",
+			nodes: append(racks(1, 3), makeNode("a1", 8, nodeLabel("rack", "a"), cordoned)),
+			gang:  gangOf(class(makePod("worker", 8, near("worker", "rack")), 2)),
+			want:  []string{"b0 x1, b1 x1"},
 		},
 		{
 			name:  "more of them than domains",

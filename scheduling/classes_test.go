@@ -84,7 +84,7 @@ func TestClasses(t *testing.T) {
 			j := job("train", tc.sets...)
 			var bases []*corev1.Pod
 			for i := range j.PodSets {
-				bases = append(bases, prototype(j, &j.PodSets[i], workload.PodSetInfo{}))
+				bases = append(bases, prototype(newEntry(j), &j.PodSets[i], workload.PodSetInfo{}))
 			}
 			var got []string
 			covered := make([]int, len(j.PodSets))
@@ -173,6 +173,29 @@ func TestLeadersStartWithoutThosePodsThatFollowThem(t *testing.T) {
 	}
 }
 
+func TestJobThatWasRestoredWithoutItsTemplatesLearnsWhoStartsWithWhom(t *testing.T) {
+	before := testScene(t, 16, 8, 8)
+	j := before.admitted(job("a", exclusive(set("node", 0, 4, 2), 2), set("launcher", 1, 1, 0)),
+		[]string{"node-0", "node-0", "node-1", "node-1"}, []string{"node-0"})
+	wl := before.entry(j).workload
+	s := testScene(t, 16, 8, 8)
+	s.restore(with(j, func(j *workload.Job) { j.PodSets, j.PodOwnerUID = nil, "" }), wl, nil)
+	leaders := []*corev1.Pod{pod(j, "node", 0, "l0"), pod(j, "node", 2, "l1")}
+	for _, p := range leaders {
+		s.Seen(p)
+	}
+	// Its JobSet is there again.
+	s.read(j, wl, nil)
+	for i, p := range leaders {
+		if ok, why := s.MayEnter(p); !ok {
+			t.Errorf("leader %d may not enter: %s", i, why)
+		}
+		if s.wishes.woken[p.UID] == 0 {
+			t.Errorf("leader %d is not woken", i)
+		}
+	}
+}
+
 func TestSuccessesOfAnEarlierAttemptDoNotCount(t *testing.T) {
 	queue := func() workload.PodSet {
 		ps := set("node", 0, 2, 4)
@@ -202,10 +225,10 @@ func TestSuccessesOfAnEarlierAttemptDoNotCount(t *testing.T) {
 		}
 	})
 	t.Run("when they are read at start", func(t *testing.T) {
+		before := testScene(t, 8, 8)
+		j := before.admitted(job("a", queue()), []string{"node-0", "node-0"})
+		wl := before.entry(j).workload
 		s := testScene(t, 8, 8)
-		j := s.admitted(job("a", queue()), []string{"node-0", "node-0"})
-		wl := s.entry(j).workload
-		s.fresh(8)
 		again := with(running(j), func(j *workload.Job) {
 			j.PodSets[0].Stamp.Labels = map[string]string{"jobset.sigs.k8s.io/restart-attempt": "1"}
 		})
@@ -228,28 +251,23 @@ func TestReplicasThatRunMorePodsThanAtATimeEndOneByOne(t *testing.T) {
 	j := s.admitted(job("a", ps), []string{"node-0", "node-0", "node-1", "node-1"})
 	bound := s.bindAll(pod(j, "node", 0, "a0"), pod(j, "node", 1, "a1"), pod(j, "node", 2, "b0"), pod(j, "node", 3, "b1"))
 	s.gone(bound[0])
+	s.gone(bound[2])
 	s.settle(true)
-	third := pod(j, "node", 0, "a2")
-	third.Labels[completionLabel] = "2"
-	s.gone(s.bindAll(third)[0])
+	// The last pod of the second replica comes before that of the first, whose
+	// slot it must not take.
+	last, third := pod(j, "node", 2, "b2"), pod(j, "node", 0, "a2")
+	last.Labels[completionLabel], third.Labels[completionLabel] = "2", "2"
+	s.Seen(last)
+	if got := s.slot(j, "node", 2).pod; got != last {
+		t.Fatalf("slot 2 has pod %v", got)
+	}
+	s.gone(s.bindAll(third, last)[0])
 	s.gone(bound[1])
 	s.settle(true)
 	for i, want := range []bool{true, true, false, false} {
 		if got := s.slot(j, "node", i).done; got != want {
 			t.Errorf("slot %d is done: %v, want %v", i, got, want)
 		}
-	}
-	// The other replica goes on, and its pods stay in its slots.
-	s.gone(bound[2])
-	s.settle(true)
-	last := pod(j, "node", 2, "b2")
-	last.Labels[completionLabel] = "2"
-	s.Seen(last)
-	if ok, why := s.MayEnter(last); !ok {
-		t.Errorf("the last pod of the second replica may not enter: %s", why)
-	}
-	if got := s.slot(j, "node", 2).pod; got != last {
-		t.Errorf("slot 2 has pod %v", got)
 	}
 }
 

@@ -210,6 +210,22 @@ func (e *entry) set(name string) *setSlots {
 	return nil
 }
 
+// renew takes in what the newest reading says of how the pods of each set come.
+// A job that was restored while its pod templates were away did not know. It
+// reports whether that has changed.
+func (e *entry) renew() (changed bool) {
+	for _, set := range e.sets {
+		ps := e.job.PodSet(set.set.Name)
+		if ps == nil || ps.Count != set.set.Count {
+			continue
+		}
+		old := &set.set
+		changed = changed || old.Phase != ps.Phase || old.PodsPerReplica != ps.PodsPerReplica || old.Exclusive != ps.Exclusive
+		set.set = *ps
+	}
+	return changed
+}
+
 // newer keeps wl if it is not older than what the entry has, so that an event
 // older than our own last write never rolls it back.
 func (e *entry) newer(wl *kueue.Workload) bool {

@@ -15,6 +15,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +42,7 @@ func TestPhases(t *testing.T) {
 		{"exclusive topology gives each Job a rack of its own, leaders first", exclusive},
 		{"exclusive topology with more Jobs than racks waits, and holds nothing", tooExclusive},
 		{"a running exclusive job keeps another away until it has ended", exclusiveInTurn},
+		{"a TrainJob whose runtime asks for exclusive topology has a rack to itself", exclusiveTrainJob},
 		{"four pods that must be on nodes of their own wait for a fourth node", onePodPerNode},
 		{"pods that are told apart by a label of their Job are planned Job by Job", apartByJob},
 		{"a phase that comes after the scheduler was killed goes to its own nodes", inOrder},
@@ -56,6 +58,7 @@ func TestPhases(t *testing.T) {
 			// Last, when everything of the story is removed.
 			t.Cleanup(func() { c.holds(t) })
 			t.Cleanup(func() { tm.removeAllJobSets(t) })
+			t.Cleanup(func() { tm.removeAll(t) })
 			tm.queueUp(t, "q", 64)
 			story.tell(t, tm)
 		})
@@ -140,6 +143,43 @@ func exclusiveInTurn(t *testing.T, tm team) {
 	if len(racks["0"]) != 1 || len(racks["1"]) != 1 || racks["0"].Equal(racks["1"]) {
 		t.Errorf("the racks of the Jobs are %v", racks)
 	}
+}
+
+func exclusiveTrainJob(t *testing.T, tm team) {
+	runtime := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
+		"metadata": map[string]any{"name": tm.namespace + "-exclusive", "labels": map[string]any{"trainer.kubeflow.org/framework": "torch"}},
+		"spec": map[string]any{
+			"mlPolicy": map[string]any{"numNodes": int64(1), "torch": map[string]any{}},
+			"template": map[string]any{
+				"metadata": map[string]any{"annotations": map[string]any{jobset.ExclusiveKey: rackLabel}},
+				"spec": map[string]any{"replicatedJobs": []any{map[string]any{
+					"name": "node", "replicas": int64(1), "template": map[string]any{
+						"metadata": map[string]any{"labels": map[string]any{"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+						"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+							"containers": []any{map[string]any{"name": "node", "image": "example.com/node"}},
+						}}},
+					},
+				}}},
+			},
+		},
+	}}
+	if err := tm.client.Create(t.Context(), runtime); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"first", "second"} {
+		tm.create(t, job{name: name, queue: "q", runtime: runtime.GetName(), nodes: 2, gpus: 1})
+	}
+	first, second := tm.racksOf(t, tm.runs(t, "first", 2)), tm.racksOf(t, tm.runs(t, "second", 2))
+	if len(first["0"]) != 1 || len(second["0"]) != 1 || first["0"].Equal(second["0"]) {
+		t.Errorf("the racks of the jobs are %v and %v", first, second)
+	}
+	tm.create(t, job{name: "third", queue: "q", runtime: runtime.GetName(), nodes: 2, gpus: 1})
+	tm.waits(t, "third", "NoPlacement", "no node passes: 4 node(s) didn't match pod anti-affinity rules")
+	tm.usage(t, "q", 4, 2, 1)
+	tm.end(t, "first")
+	tm.finishes(t, "first")
+	tm.runs(t, "third", 2)
 }
 
 func onePodPerNode(t *testing.T, tm team) {

@@ -73,7 +73,7 @@ func init() {
 			e.usage(t, "team", 32, 1, 1)
 		}},
 		scenario{name: "a pod that follows and loses its node gets another one in the rack of its leader", run: func(t *testing.T, e *env) {
-			e.racks(t, 3, 4)
+			e.racks(t, 4, 3)
 			e.Queue(t, e.namespace, "team", 64)
 			js := e.exclusive("train", 8, parts{"node", 1, 2})
 			e.jobs.Withhold("train-node-0-1", true)
@@ -92,7 +92,7 @@ func init() {
 			}
 			e.jobs.Withhold("train-node-0-1", false)
 			e.runs(t, js, 2)
-			if got := e.racksOf(t, js); got["node-0"] != "r0" {
+			if got := e.racksOf(t, js); got["node-0"] != "r1" {
 				t.Errorf("the racks are %v", got)
 			}
 		}},
