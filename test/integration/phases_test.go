@@ -178,7 +178,7 @@ func init() {
 			e.restart(t)
 			e.Create(t, waiter)
 			e.pending(t, waiter, "NoPlacement", "")
-			e.succeed(t, js, "init")
+			e.partSucceeds(t, js, "init")
 			e.bound(t, js, 4)
 			e.usage(t, "team", 16, 1, 1)
 			e.finish(t, js)
@@ -196,7 +196,7 @@ func init() {
 			js.Spec.ReplicatedJobs[3].DependsOn = []jobset.DependsOn{{Name: "data", Status: jobset.DependencyComplete}}
 			e.Create(t, js)
 			e.bound(t, js, 4)
-			e.succeed(t, js, "data")
+			e.partSucceeds(t, js, "data")
 			e.bound(t, js, 6)
 		}},
 	)
@@ -276,8 +276,8 @@ func (e *env) racksOf(t *testing.T, js *jobset.JobSet) map[string]string {
 	return out
 }
 
-// succeed lets the pods of a replicated job succeed.
-func (e *env) succeed(t *testing.T, js *jobset.JobSet, replicated string) {
+// partSucceeds lets the pods of a replicated job succeed.
+func (e *env) partSucceeds(t *testing.T, js *jobset.JobSet, replicated string) {
 	t.Helper()
 	pods, err := e.Pods(t.Context(), js)
 	if err != nil {
