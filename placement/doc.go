@@ -20,7 +20,9 @@
 // several classes that compete or mind each other, or with volumes of their
 // own that only some nodes reach, it may miss one: packing is greedy, and is
 // then repeated in other orders of classes and nodes, but not for ever
-// (retry.go). A property test keeps both promises, and the misses rare.
+// (retry.go). Classes whose pods must all be in one domain are placed before
+// others, the largest first, and each is tried in every domain with room for it,
+// the smallest first. A property test keeps both promises, and the misses rare.
 //
 // Claims are planned by in-tree plugins that the planner has for itself, over
 // the API server's objects with those of the trial laid over them (claims.go):

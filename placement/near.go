@@ -3,101 +3,91 @@ package placement
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-
-	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // nearKeys are the node labels whose values all pods of the class must share,
 // because each pod requires others of its own class nearby; none if its
 // required affinity is to other pods.
-func (s *classSearch) nearKeys() ([]string, error) {
-	terms, err := fwk.GetAffinityTerms(s.prototype.Pod, fwk.GetPodAffinityTerms(s.prototype.Pod.Spec.Affinity))
-	if err != nil {
-		return nil, fmt.Errorf("reading its affinity: %w", err)
-	}
+func (s *classSearch) nearKeys() []string {
 	var keys []string
-	for _, term := range terms {
+	for _, term := range s.prototype.GetRequiredAffinityTerms() {
 		if !term.Matches(s.prototype.Pod, nil) {
-			return nil, nil
+			return nil
 		}
 		keys = append(keys, term.TopologyKey)
 	}
-	return keys, nil
+	return keys
 }
 
 // run places as many pods of the class as it can. Where the first pod goes
-// binds the others if they must be near it or share a claim, so if the domain
-// that packing alone prefers is too small, each other one with enough room is
-// tried.
+// binds the others if they must be near it or share a claim, so the domains
+// with enough room are tried one by one.
 func (s *classSearch) run(ctx context.Context) error {
-	before := len(s.assumed)
-	var keys []string
+	keys := s.near
 	if s.hasClaims {
 		// Only now, with no pod of the class placed, is to be seen what is open.
-		keys = s.claims.nearKeys(s.prototype.Pod)
+		keys = append(s.claims.nearKeys(s.prototype.Pod), keys...)
 	}
-	if err := s.attempt(ctx); err != nil || len(s.chosen) == s.class.Count || len(s.chosen) == 0 {
-		return err
+	if len(keys) == 0 {
+		return s.attempt(ctx)
 	}
-	near, err := s.nearKeys()
-	if keys = append(keys, near...); err != nil || len(keys) == 0 {
-		return err
-	}
-	tried := s.chosen[0]
-	if err := s.forget(before); err != nil {
-		return err
-	}
-	s.restart(nil)
-	for _, nodes := range s.domains(keys, tried) {
-		if err := s.forget(before); err != nil {
-			return err
-		}
-		s.restart(nodes)
+	before := len(s.assumed)
+	for _, nodes := range s.domains(keys) {
+		s.within = nodes
 		if err := s.attempt(ctx); err != nil || len(s.chosen) == s.class.Count {
 			return err
 		}
+		if len(s.chosen) > 0 || s.refused != nil {
+			if err := s.forget(before); err != nil {
+				return err
+			}
+			// What the plugins were told of is not there any more.
+			s.restart()
+		}
+		s.within = nil
 	}
-	if s.within == nil {
-		// There was no other domain to try: the first attempt is the answer.
-		return s.attempt(ctx)
-	}
-	return nil
+	// None takes them all. What is said of that is said of all nodes.
+	return s.attempt(ctx)
 }
 
-// domains groups the nodes with room by the values of the labels, without the
-// group of the node tried, and returns those groups with room for the whole
-// class, the one with the least room left over first.
-func (s *classSearch) domains(keys []string, tried string) [][]int {
+// domains groups the nodes with room by the values of the labels that the pods
+// of the class must share, and returns those groups with room for all of them:
+// one in which siblings run already before others, then the one with the least
+// room left over, so that big domains stay free for classes that need them.
+func (s *classSearch) domains(keys []string) [][]int {
 	type domain struct {
 		name  string
+		tier  tier
+		rank  uint32
 		room  int
 		nodes []int
 	}
 	byValues := make(map[string]*domain)
-	skip := ""
 	for _, c := range s.candidates() {
+		labels := s.nodes[c.node].Node().Labels
+		if slices.ContainsFunc(keys, func(key string) bool { _, found := labels[key]; return !found }) {
+			// A node without the label is near no other.
+			continue
+		}
 		values := s.labelValues(c.node, keys)
 		d := byValues[values]
 		if d == nil {
-			d = &domain{name: values}
+			d = &domain{name: values, tier: c.tier, rank: s.variation.rank()}
 			byValues[values] = d
 		}
 		d.room += c.room
+		d.tier = min(d.tier, c.tier)
 		d.nodes = append(d.nodes, c.node)
-		if c.name == tried {
-			skip = values
-		}
 	}
 	var roomy []*domain
-	for values, d := range byValues {
-		if values != skip && d.room >= s.class.Count {
+	for _, d := range byValues {
+		if d.room >= s.class.Count {
 			roomy = append(roomy, d)
 		}
 	}
 	slices.SortFunc(roomy, func(a, b *domain) int {
-		return cmp.Or(cmp.Compare(a.room, b.room), compareNatural(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.rank, b.rank), cmp.Compare(a.room, b.room), compareNatural(a.name, b.name))
 	})
 	groups := make([][]int, 0, len(roomy))
 	for _, d := range roomy {

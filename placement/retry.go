@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-gpu/muster/api/reason"
 )
@@ -49,10 +48,7 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 		}
 		searches[i] = s
 	}
-	after, err := needs(searches)
-	if err != nil {
-		return nil, nil, err
-	}
+	after := needs(searches)
 	plan, failed, err := t.try(ctx, searches, planOrder(searches, after))
 	if err != nil || failed < 0 {
 		return plan, nil, err
@@ -86,7 +82,8 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 func (t *trial) try(ctx context.Context, searches []*classSearch, order []int) (plan Assignment, failed int, err error) {
 	plan = make(Assignment, len(searches))
 	for _, s := range searches {
-		s.restart(nil)
+		s.within = nil
+		s.restart()
 	}
 	for _, i := range order {
 		s := searches[i]
@@ -103,12 +100,8 @@ func (t *trial) try(ctx context.Context, searches []*classSearch, order []int) (
 
 // vary sets the variation of the n-th retry and returns its order of classes:
 // first only the class that failed goes first, then chance rules.
-func (t *trial) vary(searches []*classSearch, after [][]bool, n, failed int) []int {
-	wish := make([]int, len(searches))
-	for i := range wish {
-		wish[i] = i
-	}
-	byDemand(searches, wish)
+func (t *trial) vary(searches []*classSearch, after [][]int, n, failed int) []int {
+	wish := wishOf(searches)
 	if n == 0 && len(searches) > 1 {
 		t.variation = nil
 		at := slices.Index(wish, failed)
@@ -140,8 +133,8 @@ func (t *trial) mayBeMissed(searches []*classSearch, failed int) bool {
 		len(fwk.GetPodAffinityTerms(s.prototype.Pod.Spec.Affinity)) > 0
 }
 
-// restart readies the class for another try within the nodes, nil for all.
-func (s *classSearch) restart(within []int) {
-	s.within, s.chosen, s.refused, s.next = within, nil, nil, nil
-	s.state, s.stale = framework.NewCycleState(), false
+// restart readies the class for another try, when its pods have been forgotten.
+func (s *classSearch) restart() {
+	s.chosen, s.refused, s.next = nil, nil, nil
+	s.state, s.stale = nil, false
 }

@@ -32,7 +32,10 @@ type classSearch struct {
 	// spreadKeys are the node labels over which the pod says that its kind must
 	// be spread; the profile's own default constraints are not among them.
 	spreadKeys []string
+	// near are the node labels whose values all pods of the class must share.
+	near []string
 
+	// state is that of the plugins; nil before PreFilter.
 	state fwk.CycleState
 	// stale: a pod was placed that state does not know of.
 	stale bool
@@ -75,6 +78,7 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 	if s.hasClaims {
 		s.bare = withoutClaims(class.Pod)
 	}
+	s.near = s.nearKeys()
 	for _, c := range class.Pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == v1.DoNotSchedule {
 			s.spreadKeys = append(s.spreadKeys, c.TopologyKey)
@@ -88,8 +92,10 @@ func (s *classSearch) attempt(ctx context.Context) error {
 	if s.class.Count == 0 {
 		return nil
 	}
-	if err := s.preFilter(ctx); err != nil || s.refused != nil {
-		return err
+	if s.state == nil {
+		if err := s.preFilter(ctx); err != nil || s.refused != nil {
+			return err
+		}
 	}
 	regions := s.regions()
 	progress := false
@@ -243,9 +249,17 @@ func isAhead(status *fwk.Status) bool {
 // candidates are the nodes with room for at least one pod.
 func (s *classSearch) candidates() []candidate {
 	fixed, avoid := sets.New(s.class.Fixed...), sets.New(s.class.Avoid...)
-	found := make([]candidate, 0, len(s.nodes))
-	for i, node := range s.nodes {
-		if node.Node() == nil || s.within != nil && !isWithin(s.within, i) {
+	indices := s.within
+	if indices == nil {
+		indices = make([]int, len(s.nodes))
+		for i := range indices {
+			indices[i] = i
+		}
+	}
+	found := make([]candidate, 0, len(indices))
+	for _, i := range indices {
+		node := s.nodes[i]
+		if node.Node() == nil {
 			continue
 		}
 		allocatable, requested := node.GetAllocatable(), node.GetRequested()
@@ -270,11 +284,5 @@ func (s *classSearch) candidates() []candidate {
 		}
 		found = append(found, c)
 	}
-	return found
-}
-
-// isWithin tells whether the ascending indices have i.
-func isWithin(indices []int, i int) bool {
-	_, found := slices.BinarySearch(indices, i)
 	return found
 }

@@ -81,6 +81,10 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		changed = changed || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
+	if e.renew() {
+		l.place(e)
+		l.wakeAll(e)
+	}
 	l.endSlots(e)
 	if e.workload != nil && e.workload.Spec.Priority != nil {
 		changed = changed || e.priority != *e.workload.Spec.Priority

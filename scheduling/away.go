@@ -75,7 +75,7 @@ func (l *Ledger) nodeAway(old, node *corev1.Node) {
 		for e, slots := range l.slotsOn(node.Name) {
 			for _, s := range slots {
 				if s.reserved && !s.bound {
-					l.sendBack(e, s.set.set.Phase, fmt.Sprintf("node %s is away", node.Name))
+					l.sendBack(e, s.group(), fmt.Sprintf("node %s is away", node.Name))
 				}
 			}
 		}
@@ -135,15 +135,13 @@ func (l *Ledger) tolerations(e *entry, s *slot) []corev1.Toleration {
 
 // missing is the node that the start group waits for, "" if for none: one
 // that is away, and that a pod of the group has yet to go to.
-func (l *Ledger) missing(e *entry, phase int) string {
+func (l *Ledger) missing(e *entry, g startGroup) string {
 	if len(l.away) == 0 {
 		return ""
 	}
-	for _, g := range e.group(phase) {
-		for _, s := range g.slots {
-			if !s.bound && !s.done && l.isAway(e, s) {
-				return s.node
-			}
+	for s := range e.group(g) {
+		if !s.bound && !s.done && l.isAway(e, s) {
+			return s.node
 		}
 	}
 	return ""

@@ -24,8 +24,8 @@ type breach struct {
 	what string
 }
 
-// byPod is a pod that someone else has put onto a node.
-func byPod(pod *corev1.Pod) *breach {
+// breachOf is a pod that someone else has put onto a node.
+func breachOf(pod *corev1.Pod) *breach {
 	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return &breach{"pod", fmt.Sprintf("static pod %s/%s of node %s took the room that was held for", pod.Namespace, pod.Name, pod.Spec.NodeName)}
 	}
@@ -163,7 +163,7 @@ func (l *Ledger) intruded(pod *corev1.Pod) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.intrusions.Add(1)
-	l.inspect(pod.Spec.NodeName, byPod(pod))
+	l.inspect(pod.Spec.NodeName, breachOf(pod))
 }
 
 // inspect gives up as few holds as cure a node on which more is used and held

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/workload"
@@ -38,6 +39,29 @@ func set(name string, phase int, count int32, gpus int64) workload.PodSet {
 			}}},
 		}},
 	}
+}
+
+// exclusive makes a pod set one of replicas that each have a domain to
+// themselves.
+func exclusive(ps workload.PodSet, replicas int32) workload.PodSet {
+	ps.PodsPerReplica = ps.Count / replicas
+	ps.Exclusive.TopologyKey = "rack"
+	return stamped(ps)
+}
+
+// stamped makes a pod set one of a JobSet whose controller is there.
+func stamped(ps workload.PodSet) workload.PodSet {
+	ps.Stamp = workload.Stamp{
+		Namespace: namespace, JobPrefix: "train-" + ps.Name + "-", Indexed: true,
+		Labels: map[string]string{jobset.JobSetNameKey: "train", jobset.ReplicatedJobNameKey: ps.Name},
+	}
+	return ps
+}
+
+// ofAttempt is the pod of a JobSet that has restarted.
+func ofAttempt(n int32, p *corev1.Pod) *corev1.Pod {
+	p.Labels[constants.RestartsKey] = fmt.Sprint(n)
+	return p
 }
 
 func job(name string, sets ...workload.PodSet) *workload.Job {
@@ -81,9 +105,13 @@ func pod(j *workload.Job, podSet string, index int32, uid string) *corev1.Pod {
 	ps := j.PodSet(podSet)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: j.Owner.Namespace, Name: uid, UID: types.UID(uid)}, Spec: *ps.Template.Spec.DeepCopy()}
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job-1", Controller: new(true)}}
-	p.Labels = map[string]string{jobset.JobSetUIDKey: string(j.PodOwnerUID), jobset.ReplicatedJobNameKey: podSet, jobset.JobIndexKey: "0"}
+	at := workload.Slot{Completion: index}
+	if index >= 0 && index < ps.Count {
+		at = ps.Slot(index)
+	}
+	p.Labels = map[string]string{jobset.JobSetUIDKey: string(j.PodOwnerUID), jobset.ReplicatedJobNameKey: podSet, jobset.JobIndexKey: fmt.Sprint(at.Replica)}
 	if index >= 0 {
-		p.Labels["batch.kubernetes.io/job-completion-index"] = fmt.Sprint(index)
+		p.Labels["batch.kubernetes.io/job-completion-index"] = fmt.Sprint(at.Completion)
 	}
 	return p
 }

@@ -55,7 +55,7 @@ func (l *Ledger) compare(e *entry, s *slot) {
 		}
 	}
 	e.version++
-	l.sendBack(e, s.set.set.Phase, "a pod of the gang needs something else than was planned")
+	l.sendBack(e, s.group(), "a pod of the gang needs something else than was planned")
 	what := strings.Join(differences, ", and ")
 	l.logger.V(2).Info("Pods are not what was planned", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "podSet", set.set.Name, "pod", klog.KObj(s.pod), "they", what)
 	l.effects.Note(e.job, "PodsDiffer", fmt.Sprintf("pods of set %s are not what was planned: they %s; they are planned anew", set.set.Name, what))
@@ -67,13 +67,11 @@ func (l *Ledger) plannedAs(e *entry, s *slot) *corev1.PodSpec {
 	if s.hold != nil && !s.stale {
 		return &s.hold.Spec
 	}
-	infos := injections(e.job, e.assignment, l.quota)
-	for i := range e.job.PodSets {
-		if ps := &e.job.PodSets[i]; ps.Name == s.set.set.Name {
-			return &prototype(e, ps, infos[i]).Spec
-		}
+	c, found := l.classOf(e, s)
+	if !found {
+		return nil
 	}
-	return nil
+	return &c.pod.Spec
 }
 
 // shed gives up the nodes that were chosen for other pods than those that have

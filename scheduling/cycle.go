@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
-	"github.com/muster-gpu/muster/workload"
 )
 
 // Cycle admits jobs on the scheduler's goroutine, between two pods. It
@@ -170,32 +168,15 @@ func snapshotOf(fw framework.Framework) (*internalcache.Snapshot, error) {
 }
 
 // framework is the profile that the job's pods name.
-func (c *Cycle) framework(protos []*corev1.Pod) (framework.Framework, *internalcache.Snapshot, *reason.Reason, error) {
-	if len(protos) == 0 {
+func (c *Cycle) framework(classes []class) (framework.Framework, *internalcache.Snapshot, *reason.Reason, error) {
+	if len(classes) == 0 {
 		return nil, nil, reason.New(reason.Misconfigured, "the job has no pods"), nil
 	}
-	name := protos[0].Spec.SchedulerName
+	name := classes[0].pod.Spec.SchedulerName
 	fw := c.sched.Profiles[name]
 	if fw == nil {
 		return nil, nil, reason.New(reason.ForeignScheduler, "schedulerName %q is not served by Muster", name), nil
 	}
 	snap, err := snapshotOf(fw)
 	return fw, snap, nil, err
-}
-
-func podCounts(job *workload.Job) []int {
-	out := make([]int, len(job.PodSets))
-	for i := range job.PodSets {
-		out[i] = int(job.PodSets[i].Count)
-	}
-	return out
-}
-
-// gangOf describes what is to be planned: counts[i] pods of each prototype.
-func gangOf(name string, uid types.UID, protos []*corev1.Pod, counts []int) placement.Gang {
-	g := placement.Gang{Name: name, UID: uid}
-	for i, p := range protos {
-		g.Classes = append(g.Classes, placement.Class{Name: p.Name, Pod: p, Count: counts[i]})
-	}
-	return g
 }

@@ -213,7 +213,7 @@ func (e *entry) creators() sets.Set[types.UID] {
 // notReady names the first pod of a phase that has not been ready, and what its
 // container waits for, as the end of a sentence; empty where it says nothing.
 func (e *entry) notReady(phase int) string {
-	for _, set := range e.group(phase) {
+	for _, set := range e.phase(phase) {
 		for _, s := range set.slots {
 			if s.hasBeenReady() || s.pod == nil {
 				continue

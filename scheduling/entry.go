@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -150,9 +151,8 @@ func (e *entry) due() map[int]bool {
 	return due
 }
 
-// group is the pod sets that start together with the named one: those of the
-// same phase, whose pods do not depend on each other being bound.
-func (e *entry) group(phase int) []*setSlots {
+// phase is the pod sets of a phase.
+func (e *entry) phase(phase int) []*setSlots {
 	var out []*setSlots
 	for _, s := range e.sets {
 		if s.set.Phase == phase {
@@ -162,9 +162,26 @@ func (e *entry) group(phase int) []*setSlots {
 	return out
 }
 
+// group is the slots of a start group: their pods do not depend on each other
+// being bound, ready or complete.
+func (e *entry) group(g startGroup) iter.Seq[*slot] {
+	return func(yield func(*slot) bool) {
+		for _, set := range e.sets {
+			if set.set.Phase != g.phase {
+				continue
+			}
+			for _, s := range set.slots {
+				if s.group() == g && !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // groupReady says that all pods of the start group exist and have nodes.
-func (e *entry) groupReady(phase int) bool {
-	for _, s := range e.group(phase) {
+func (e *entry) groupReady(g startGroup) bool {
+	for s := range e.group(g) {
 		if !s.ready() {
 			return false
 		}
@@ -174,13 +191,11 @@ func (e *entry) groupReady(phase int) bool {
 
 // waiting are the pods of the start group that are in the scheduling queue, or
 // held before it. Pods that are being scheduled come back by themselves.
-func (e *entry) waiting(phase int) []*corev1.Pod {
+func (e *entry) waiting(g startGroup) []*corev1.Pod {
 	var out []*corev1.Pod
-	for _, set := range e.group(phase) {
-		for _, s := range set.slots {
-			if s.pod != nil && !s.bound && !s.inFlight {
-				out = append(out, s.pod)
-			}
+	for s := range e.group(g) {
+		if s.pod != nil && !s.bound && !s.inFlight {
+			out = append(out, s.pod)
 		}
 	}
 	return out
@@ -193,6 +208,22 @@ func (e *entry) set(name string) *setSlots {
 		}
 	}
 	return nil
+}
+
+// renew takes in what the newest reading says of how the pods of each set come.
+// A job that was restored while its pod templates were away did not know. It
+// reports whether that has changed.
+func (e *entry) renew() (changed bool) {
+	for _, set := range e.sets {
+		ps := e.job.PodSet(set.set.Name)
+		if ps == nil || ps.Count != set.set.Count {
+			continue
+		}
+		old := &set.set
+		changed = changed || old.Phase != ps.Phase || old.PodsPerReplica != ps.PodsPerReplica || old.Exclusive != ps.Exclusive
+		set.set = *ps
+	}
+	return changed
 }
 
 // newer keeps wl if it is not older than what the entry has, so that an event

@@ -33,10 +33,10 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 		return false, "waiting for a new node"
 	case l.isAway(e, s):
 		return false, fmt.Sprintf("waiting for node %s to return", s.node)
-	case !e.groupReady(s.set.set.Phase):
+	case !e.groupReady(s.group()):
 		return false, "waiting for the other pods of its gang"
 	}
-	if node := l.missing(e, s.set.set.Phase); node != "" {
+	if node := l.missing(e, s.group()); node != "" {
 		return false, fmt.Sprintf("waiting with its gang for node %s to return", node)
 	}
 	return true, ""
@@ -93,15 +93,13 @@ func (l *Ledger) Reserve(pod *corev1.Pod) (wait bool, release []types.UID) {
 		return false, nil
 	}
 	s.reserved = true
-	for _, g := range e.group(s.set.set.Phase) {
-		for _, o := range g.slots {
-			switch {
-			case o.done || o.bound:
-			case !o.reserved:
-				return true, nil
-			case o != s:
-				release = append(release, o.pod.UID)
-			}
+	for o := range e.group(s.group()) {
+		switch {
+		case o.done || o.bound:
+		case !o.reserved:
+			return true, nil
+		case o != s:
+			release = append(release, o.pod.UID)
 		}
 	}
 	return false, release

@@ -137,8 +137,8 @@ func TestAPodThatSucceedsWhileItsJobIsRestoredIsCountedOnce(t *testing.T) {
 			}
 			after.settle(true)
 			after.Restored()
-			if e := after.entry(of); e.set("init").succeeded != 1 || !after.slot(of, "init", 0).done || e.lost() {
-				t.Errorf("%d pods of its set have succeeded, the slot is %+v", e.set("init").succeeded, *after.slot(of, "init", 0))
+			if e := after.entry(of); e.set("init").succeeded[0] != 1 || !after.slot(of, "init", 0).done || e.lost() {
+				t.Errorf("%d pods of its set have succeeded, the slot is %+v", e.set("init").succeeded[0], *after.slot(of, "init", 0))
 			}
 			if got := after.taken("node-0"); got != 0 {
 				t.Errorf("%d GPUs are held for a pod that has succeeded", got)

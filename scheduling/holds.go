@@ -15,10 +15,16 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// prototypes are the hypothetical pods of a job, one for each pod set, as its
-// controllers will make them once the owner is resumed: the rendered template
-// with what the assigned flavors inject, or a real pod that needed more.
-func prototypes(e *entry, a *quota.Assignment, tree *quota.Tree) []*corev1.Pod {
+// prototypes are the hypothetical pods of a job, class by class, as its
+// controllers will make them once the owner is resumed.
+func prototypes(e *entry, a *quota.Assignment, tree *quota.Tree) []class {
+	return classesOf(e.job, bases(e, a, tree))
+}
+
+// bases are the prototypes of the pod sets, on which the controllers have not
+// written yet: the rendered template with what the assigned flavors inject, or
+// a real pod that needed more.
+func bases(e *entry, a *quota.Assignment, tree *quota.Tree) []*corev1.Pod {
 	out := make([]*corev1.Pod, len(e.job.PodSets))
 	infos := injections(e.job, a, tree)
 	for i := range e.job.PodSets {
@@ -91,14 +97,14 @@ func phantom(proto *corev1.Pod, index int, node string) *corev1.Pod {
 }
 
 // holdAll puts a phantom into every slot of a job that has none and no pod.
-func (l *Ledger) holdAll(e *entry, protos []*corev1.Pod) error {
-	for i, set := range e.sets {
-		for j, s := range set.slots {
+func (l *Ledger) holdAll(e *entry, classes []class) error {
+	for _, c := range classes {
+		for _, s := range e.slotsOf(c) {
 			if s.hold != nil || s.occupied() || s.done || s.node == "" {
 				continue
 			}
-			if err := l.hold(s, phantom(protos[i], j, s.node)); err != nil {
-				return fmt.Errorf("holding slot %d of pod set %s of %s: %w", j, set.set.Name, e, err)
+			if err := l.hold(s, phantom(c.pod, s.index, s.node)); err != nil {
+				return fmt.Errorf("holding slot %d of pod set %s of %s: %w", s.index, s.set.set.Name, e, err)
 			}
 		}
 	}
@@ -136,19 +142,30 @@ func (l *Ledger) holdAgain(e *entry, s *slot) {
 	if s.hold != nil || s.done || s.node == "" || !e.holdsCapacity() {
 		return
 	}
-	infos := injections(e.job, e.assignment, l.quota)
-	for k := range e.job.PodSets {
-		if e.job.PodSets[k].Name != s.set.set.Name {
-			continue
-		}
-		if err := l.hold(s, phantom(prototype(e, &e.job.PodSets[k], infos[k]), s.index, s.node)); err != nil {
-			l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
-			s.node = ""
-			l.replan(e)
-		} else if a := l.away[s.node]; a == nil || !a.short {
-			l.inspect(s.node, nil)
+	c, found := l.classOf(e, s)
+	if !found {
+		return
+	}
+	if err := l.hold(s, phantom(c.pod, s.index, s.node)); err != nil {
+		l.logger.Error(err, "Holding a slot again", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name), "node", s.node)
+		s.node = ""
+		l.replan(e)
+	} else if a := l.away[s.node]; a == nil || !a.short {
+		l.inspect(s.node, nil)
+	}
+}
+
+// classOf is the class of one slot of a job that is charged; there is none if
+// the job's pod sets cannot be read any more.
+func (l *Ledger) classOf(e *entry, s *slot) (class, bool) {
+	all := bases(e, e.assignment, l.quota)
+	for i := range e.job.PodSets {
+		if ps := &e.job.PodSets[i]; ps.Name == s.set.set.Name {
+			step := divisionOf(all).step(ps)
+			return newClass(ps, i, all[i], s.index/step*step, step), true
 		}
 	}
+	return class{}, false
 }
 
 func (l *Ledger) dropHold(s *slot) {

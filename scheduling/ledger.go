@@ -207,9 +207,9 @@ func (l *Ledger) refuse(e *entry, version int, seen moves, c cure, why *reason.R
 	return true
 }
 
-// charge commits a plan: quota, slots and holds, in one step. version guards
-// against a job that changed while it was planned.
-func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan placement.Assignment, pods []*corev1.Pod) error {
+// charge commits a plan, which has the nodes of each pod set: quota, slots and
+// holds, in one step. version guards against a job that changed while it was planned.
+func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan placement.Assignment, classes []class) error {
 	if e.version != version || e.state != Pending || !e.startable() {
 		return fmt.Errorf("%s changed while it was planned", e)
 	}
@@ -225,7 +225,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	l.setTolerations(e)
 	// A job that ran before may have less to do than its pod sets say.
 	l.endSlots(e)
-	err := l.holdAll(e, pods)
+	err := l.holdAll(e, classes)
 	if err == nil && !l.stillFits(e.nodes()) {
 		err = fmt.Errorf("the nodes that were planned for %s have other pods now", e)
 	}

@@ -71,6 +71,7 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 					w.remove(o, p)
 				}
 				clear(o.succeeded)
+				o.attempt++
 			}),
 			"finish": w.withOwner(func(_ *rapid.T, o *owner) {
 				if o.group == nil {
@@ -280,11 +281,9 @@ func (w *world) checkAPI(t *rapid.T) {
 			if at := e.seats[p.UID]; !at.bound && w.nodes[at.node] && !w.takesPods(at.node) {
 				t.Fatalf("pod %s may enter for %s, which is away", p.Name, at.node)
 			}
-			for _, g := range e.group(e.seats[p.UID].set.set.Phase) {
-				for i, s := range g.slots {
-					if s.pod == nil && !s.done {
-						t.Fatalf("pod %s may enter before slot %s/%d has its pod", p.Name, g.set.Name, i)
-					}
+			for s := range e.group(e.seats[p.UID].group()) {
+				if s.pod == nil && !s.done {
+					t.Fatalf("pod %s may enter before slot %s/%d has its pod", p.Name, s.set.set.Name, s.index)
 				}
 			}
 		}

@@ -262,22 +262,22 @@ func (p *pass) try(b *bucket) error {
 		return nil
 	}
 	seen := l.waits.seen
-	protos := prototypes(e, assignment, l.quota)
+	classes := prototypes(e, assignment, l.quota)
 	l.mu.Unlock()
 
 	if err := p.refresh(); err != nil {
 		return err
 	}
 	seen.room = p.room
-	gang := gangOf(job.Owner.Name, job.Owner.UID, protos, podCounts(job))
-	fw, snap, why, err := p.framework(protos)
+	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
+	fw, snap, why, err := p.framework(classes)
 	var plan placement.Assignment
 	c := cure{wait: forRoom, queue: queue}
 	if err == nil && why == nil {
 		started := l.clock.Now()
 		plan, why, err = p.planner.Plan(p.ctx, fw, snap, gang)
 		if why != nil {
-			c.lack, err = p.planner.Lack(snap, gang)
+			c.lack, err = p.planner.Lack(snap, wholeSets(job, classes))
 			if c.lack != nil && c.lack.Bite.Resource != "" {
 				c.wait = forGPUs
 			}
@@ -295,7 +295,7 @@ func (p *pass) try(b *bucket) error {
 		no(c, seen, why)
 		return nil
 	}
-	if err := l.charge(e, version, assignment, plan, protos); err != nil {
+	if err := l.charge(e, version, assignment, bySets(len(job.PodSets), classes, plan), classes); err != nil {
 		logger.V(2).Info("Plan not committed, it will be made again", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "why", err.Error())
 		p.setAside(b)
 		return nil

@@ -188,7 +188,7 @@ func (l *Ledger) record(pod *corev1.Pod) {
 			s.pod = pod
 			l.compare(e, s)
 			if lacked && s.set.admits(pod) {
-				l.wake(e, s.set.set.Phase)
+				l.wake(e, s.group())
 			}
 		}
 		l.enqueue(e)
@@ -283,7 +283,7 @@ func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 	}
 	if s := e.succeed(pod); s != nil {
 		l.dropHold(s)
-		l.wake(e, s.set.set.Phase)
+		l.wake(e, s.group())
 		l.effects.Sync(keyOf(e.job.Owner))
 		l.roomCame(true)
 	} else if e.unsaidReady() {

@@ -47,7 +47,7 @@ func (s *setSlots) credit(w workload.Slot) {
 
 // started says that all pods of a phase are on their nodes, or have succeeded.
 func (e *entry) started(phase int) bool {
-	for _, set := range e.group(phase) {
+	for _, set := range e.phase(phase) {
 		if slices.ContainsFunc(set.slots, func(s *slot) bool { return !s.bound && !s.done }) {
 			return false
 		}
@@ -63,7 +63,7 @@ func (e *entry) startedAt(phase int, now time.Time) time.Time {
 		return now
 	}
 	var last time.Time
-	for _, set := range e.group(phase) {
+	for _, set := range e.phase(phase) {
 		for _, s := range set.slots {
 			if s.pod == nil {
 				continue
@@ -81,7 +81,7 @@ func (e *entry) startedAt(phase int, now time.Time) time.Time {
 
 // readiness is the number of slots of a phase that have been ready, of all.
 func (e *entry) readiness(phase int) (ready, all int) {
-	for _, set := range e.group(phase) {
+	for _, set := range e.phase(phase) {
 		for _, s := range set.slots {
 			all++
 			if s.hasBeenReady() {

@@ -19,18 +19,18 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		l.mu.Unlock()
 		return false
 	}
-	protos := prototypes(e, e.assignment, l.quota)
-	lost := make([][]*slot, len(e.sets))
-	missing := make([]int, len(e.sets))
+	classes := prototypes(e, e.assignment, l.quota)
+	lost := make([][]*slot, len(classes))
+	missing := make([]int, len(classes))
 	stale := false
-	kept := make([][]string, len(e.sets))
+	kept := make([][]string, len(classes))
 	// shunned nodes are away; avoided ones have failed a pod, and are taken
 	// where there are no others.
-	shunned, avoided := make([][]string, len(e.sets)), make([][]string, len(e.sets))
+	shunned, avoided := make([][]string, len(classes)), make([][]string, len(classes))
 	again := false
-	for i, set := range e.sets {
-		shunned[i] = l.shun(e, set)
-		for _, s := range set.slots {
+	for i, c := range classes {
+		shunned[i] = l.shun(e, e.sets[c.set])
+		for _, s := range e.slotsOf(c) {
 			switch {
 			case s.lost():
 				lost[i] = append(lost[i], s)
@@ -52,10 +52,10 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		return false
 	}
 
-	fw, snap, no, err := c.framework(protos)
+	fw, snap, no, err := c.framework(classes)
 	var plan placement.Assignment
 	if err == nil && no == nil {
-		gang := gangOf(job.Owner.Name, job.Owner.UID, protos, missing)
+		gang := gangOf(job.Owner.Name, job.Owner.UID, classes, missing)
 		for i := range gang.Classes {
 			gang.Classes[i].Fixed = kept[i]
 			gang.Classes[i].Avoid = slices.Concat(shunned[i], avoided[i])
@@ -88,7 +88,7 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 			}
 		}
 	}
-	if err := l.holdAll(e, protos); err != nil {
+	if err := l.holdAll(e, classes); err != nil {
 		logger.Error(err, "Holding a part of a gang again")
 	}
 	for i := range lost {

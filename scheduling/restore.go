@@ -211,11 +211,10 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	}
 	l.place(e)
 	l.endSlots(e)
-	protos := prototypes(e, e.assignment, l.quota)
-	for i, set := range e.sets {
-		for _, s := range set.slots {
+	for _, c := range prototypes(e, e.assignment, l.quota) {
+		for _, s := range e.slotsOf(c) {
 			if s.node != "" && !s.done && !s.occupied() {
-				l.holdIfRoom(s, phantom(protos[i], s.index, s.node))
+				l.holdIfRoom(s, phantom(c.pod, s.index, s.node))
 			}
 		}
 	}

@@ -7,17 +7,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // place seats the pods of a job that have no slot, as far as slots are free.
 func (l *Ledger) place(e *entry) {
 	pods := slices.SortedFunc(maps.Values(e.unplaced), boundFirst)
-	phases := map[int]bool{}
+	groups := map[startGroup]bool{}
 	for _, pod := range pods {
 		w, ok := slotIn(pod)
 		set := e.set(w.PodSet)
 		if !ok || set == nil {
 			continue
+		}
+		if attempt := workload.AttemptOf(pod); attempt > set.attempt && set.begin(attempt) {
+			l.replan(e)
 		}
 		s := set.free(w)
 		if pod.Spec.NodeName != "" && pod.DeletionTimestamp != nil {
@@ -30,10 +35,10 @@ func (l *Ledger) place(e *entry) {
 		e.seats[pod.UID] = s
 		s.pod = pod
 		if s.done {
-			// Its set begins again (a JobSet restart): the slot's room was
-			// given away, so a new node is looked for.
+			// Its Job makes it again: the slot's room was given away, so a new
+			// node is looked for.
 			s.done, s.wasReady, s.node = false, true, ""
-			set.succeeded = max(0, set.succeeded-1)
+			set.succeeded[w.Replica] = max(0, set.succeeded[w.Replica]-1)
 			l.replan(e)
 		}
 		if pod.Spec.NodeName != "" {
@@ -41,10 +46,10 @@ func (l *Ledger) place(e *entry) {
 		} else {
 			l.compare(e, s)
 		}
-		phases[set.set.Phase] = true
+		groups[s.group()] = true
 	}
-	for phase := range phases {
-		l.wake(e, phase)
+	for group := range groups {
+		l.wake(e, group)
 	}
 }
 
@@ -69,7 +74,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 		// Someone else bound the pod: until now both counted, or the planned
 		// node is free again. The others may have waited for just this pod.
 		l.roomCame(true)
-		l.wake(e, s.set.set.Phase)
+		l.wake(e, s.group())
 	}
 }
 
@@ -106,7 +111,7 @@ func (l *Ledger) endSlots(e *entry) {
 		for _, s := range done {
 			l.dropHold(s)
 		}
-		l.wake(e, set.set.Phase)
+		l.wakeAll(e)
 		l.effects.Sync(keyOf(e.job.Owner))
 		l.roomCame(true)
 		l.enqueue(e)
@@ -117,19 +122,17 @@ func (l *Ledger) endSlots(e *entry) {
 func (l *Ledger) lose(e *entry, s *slot) {
 	l.dropHold(s)
 	s.node, s.stale, s.failures = "", false, 0
-	l.sendBack(e, s.set.set.Phase, "a pod of the gang lost its node")
+	l.sendBack(e, s.group(), "a pod of the gang lost its node")
 	l.roomCame(true)
 	l.replan(e)
 }
 
 // sendBack has the pods of a start group that wait at the barrier return.
-func (l *Ledger) sendBack(e *entry, phase int, message string) {
+func (l *Ledger) sendBack(e *entry, g startGroup, message string) {
 	var back []types.UID
-	for _, g := range e.group(phase) {
-		for _, s := range g.slots {
-			if s.reserved && !s.bound {
-				back = append(back, s.pod.UID)
-			}
+	for o := range e.group(g) {
+		if o.reserved && !o.bound {
+			back = append(back, o.pod.UID)
 		}
 	}
 	if len(back) > 0 {
@@ -176,20 +179,22 @@ func (l *Ledger) NodeGone(node string) {
 
 // wake activates the pods of a start group once it is complete and its nodes
 // take pods.
-func (l *Ledger) wake(e *entry, phase int) {
-	if e.letsIn() && e.groupReady(phase) && l.missing(e, phase) == "" {
-		if pods := e.waiting(phase); len(pods) > 0 {
+func (l *Ledger) wake(e *entry, g startGroup) {
+	if e.letsIn() && e.groupReady(g) && l.missing(e, g) == "" {
+		if pods := e.waiting(g); len(pods) > 0 {
 			l.effects.Activate(pods)
 		}
 	}
 }
 
 func (l *Ledger) wakeAll(e *entry) {
-	phases := map[int]bool{}
+	groups := map[startGroup]bool{}
 	for _, set := range e.sets {
-		if !phases[set.set.Phase] {
-			phases[set.set.Phase] = true
-			l.wake(e, set.set.Phase)
+		for _, s := range set.slots {
+			if g := s.group(); !groups[g] {
+				groups[g] = true
+				l.wake(e, g)
+			}
 		}
 	}
 }

@@ -28,12 +28,13 @@ func shapeOf(job *workload.Job) shape {
 		Charge   corev1.ResourceList
 		Labels   map[string]string
 		Spec     corev1.PodSpec
+		Written  written
 	}
 	sets := make([]podSet, len(job.PodSets))
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
 		t := ps.PlacedTemplate()
-		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Charge: ps.PerPod(), Labels: sharedLabels(t.Labels), Spec: t.Spec}
+		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Charge: ps.PerPod(), Labels: sharedLabels(t.Labels), Spec: t.Spec, Written: writtenOn(job, ps)}
 		s := &sets[i].Spec
 		s.Containers, s.InitContainers = scheduled(s.Containers), scheduled(s.InitContainers)
 		s.EphemeralContainers = nil

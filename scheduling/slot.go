@@ -63,12 +63,31 @@ func (s *slot) missing(now time.Time) bool {
 // lost says that the slot has no node, or none that was chosen for its pod.
 func (s *slot) lost() bool { return !s.done && (s.node == "" || s.stale) }
 
+// startGroup names slots whose pods start together: those of one phase, where
+// the pods that follow a leader come after the others.
+type startGroup struct {
+	phase   int
+	follows bool
+}
+
+func (s *slot) group() startGroup {
+	return startGroup{s.set.set.Phase, s.set.set.Follows(int32(s.index))}
+}
+
+// ready says that the slot has its pod or needs none.
+func (s *slot) ready() bool {
+	return s.done || s.bound ||
+		(s.pod != nil && !s.lost() && !s.unwritten && s.pod.DeletionTimestamp == nil && s.set.admits(s.pod))
+}
+
 // setSlots are the slots of one pod set, in rank order.
 type setSlots struct {
 	set   workload.PodSet
 	slots []*slot
-	// succeeded is the number of pods of the set that succeeded.
-	succeeded int32
+	// attempt is the number of restarts before the newest pod that was seen,
+	// succeeded the number of pods of this attempt that succeeded, by replica.
+	attempt   int32
+	succeeded map[int32]int32
 	// real is what the set's pods turned out to need, nil while that is what
 	// they were planned with; replans counts how often that was found.
 	real    *corev1.PodSpec
@@ -91,7 +110,10 @@ func (s *setSlots) admits(pod *corev1.Pod) bool {
 // newSet returns slots on the nodes named, one for each pod of the set. Slots
 // beyond the nodes are lost.
 func newSet(ps workload.PodSet, nodes []string) *setSlots {
-	set := &setSlots{set: ps, gpus: workload.GPUs(workload.Requests(&ps.Template))}
+	set := &setSlots{
+		set: ps, gpus: workload.GPUs(workload.Requests(&ps.Template)),
+		attempt: ps.Attempt(), succeeded: map[int32]int32{},
+	}
 	for i := range int(ps.Count) {
 		s := &slot{set: set, index: i}
 		if i < len(nodes) {
@@ -100,6 +122,34 @@ func newSet(ps workload.PodSet, nodes []string) *setSlots {
 		set.slots = append(set.slots, s)
 	}
 	return set
+}
+
+// begin starts to count anew for the pods of a later attempt, which all come
+// again. It reports whether slots that were done have lost their nodes by that.
+func (s *setSlots) begin(attempt int32) (lost bool) {
+	s.attempt = attempt
+	clear(s.succeeded)
+	for _, sl := range s.slots {
+		if sl.done {
+			// Its room was given away.
+			sl.done, sl.wasReady, sl.node, lost = false, true, "", true
+		}
+	}
+	return lost
+}
+
+// succeed counts a pod that has succeeded and returns the slot that is done by
+// that, nil if none is. Pods of earlier attempts do not count.
+func (s *setSlots) succeed(w workload.Slot, attempt int32) *slot {
+	if attempt < s.attempt {
+		return nil
+	}
+	s.succeeded[w.Replica]++
+	sl := s.retire(w)
+	if sl == nil {
+		s.credit(w)
+	}
+	return sl
 }
 
 // own is the slot that w names, where each pod of the set has a slot of its
@@ -115,6 +165,12 @@ func (s *setSlots) own(w workload.Slot) (sl *slot, numbered bool) {
 	return s.slots[i], true
 }
 
+// ofReplica are the slots of one of the set's replicas, which must be one.
+func (s *setSlots) ofReplica(replica int32) []*slot {
+	n := s.set.PodsPerReplica
+	return s.slots[replica*n : (replica+1)*n]
+}
+
 // free is the slot that a new pod may take, nil if there is none now.
 func (s *setSlots) free(w workload.Slot) *slot {
 	if own, numbered := s.own(w); numbered {
@@ -124,7 +180,7 @@ func (s *setSlots) free(w workload.Slot) *slot {
 		return own
 	}
 	var done *slot
-	for _, sl := range s.slots {
+	for _, sl := range s.ofReplica(w.Replica) {
 		switch {
 		case sl.pod != nil:
 		case !sl.done:
@@ -136,17 +192,6 @@ func (s *setSlots) free(w workload.Slot) *slot {
 	return done
 }
 
-// succeed takes in that a pod of the set has succeeded. It returns the slot that
-// is done with it, nil if there is none.
-func (s *setSlots) succeed(w workload.Slot) *slot {
-	s.succeeded++
-	sl := s.retire(w)
-	if sl == nil {
-		s.credit(w)
-	}
-	return sl
-}
-
 // succeed counts a pod that has succeeded, once. It returns the slot that is
 // done with it, nil if none is.
 func (e *entry) succeed(pod *corev1.Pod) *slot {
@@ -156,7 +201,7 @@ func (e *entry) succeed(pod *corev1.Pod) *slot {
 		return nil
 	}
 	e.succeeded[pod.UID] = struct{}{}
-	return set.succeed(w)
+	return set.succeed(w, workload.AttemptOf(pod))
 }
 
 // freeOn is the slot that a pod which is being deleted on a node may take back:
@@ -177,20 +222,26 @@ func (s *setSlots) freeOn(w workload.Slot, node string) *slot {
 	return nil
 }
 
-// retire marks a slot as done after a pod of it has succeeded, if the set has
-// fewer pods to come than slots. It returns the slot, nil if none is done.
+// retire marks a slot as done after a pod of it has succeeded, if its replica
+// has fewer pods to come than slots. It returns the slot, nil if none is done.
 func (s *setSlots) retire(w workload.Slot) *slot {
+	own, numbered := s.own(w)
+	if numbered && own == nil {
+		return nil
+	}
+	slots := s.ofReplica(w.Replica)
 	var done int32
-	for _, sl := range s.slots {
+	for _, sl := range slots {
 		if sl.done {
 			done++
 		}
 	}
-	if later := max(s.set.Completions, s.set.Count) - s.set.Count; s.succeeded-later <= done {
+	replicas := s.set.Count / s.set.PodsPerReplica
+	if later := max(s.set.Completions, s.set.Count)/replicas - int32(len(slots)); s.succeeded[w.Replica]-later <= done {
 		return nil
 	}
-	if own, numbered := s.own(w); numbered {
-		if own == nil || own.pod != nil || own.done {
+	if numbered {
+		if own.pod != nil || own.done {
 			return nil
 		}
 		own.done = true
@@ -234,18 +285,4 @@ func (s *setSlots) end(ended *workload.Ended) []*slot {
 		mark(s.slots[i])
 	}
 	return done
-}
-
-// ready says whether every slot of the set has its pod or needs none: the
-// condition for letting the set's start group into the queue.
-func (s *setSlots) ready() bool {
-	for _, sl := range s.slots {
-		if sl.done || sl.bound {
-			continue
-		}
-		if sl.pod == nil || sl.lost() || sl.unwritten || sl.pod.DeletionTimestamp != nil || !s.admits(sl.pod) {
-			return false
-		}
-	}
-	return true
 }

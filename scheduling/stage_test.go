@@ -147,22 +147,22 @@ func (s *stage) start(e *entry) bool {
 	if no != nil {
 		return false
 	}
-	protos := prototypes(e, a, s.quota)
+	classes := prototypes(e, a, s.quota)
 	if err := s.cycle.refresh(s.ctx); err != nil {
 		s.t.Fatalf("refreshing: %v", err)
 	}
-	fw, snap, no, err := s.cycle.framework(protos)
+	fw, snap, no, err := s.cycle.framework(classes)
 	if err != nil || no != nil {
 		s.t.Fatalf("the profile: %v %v", no, err)
 	}
-	plan, no, err := s.cycle.planner.Plan(s.ctx, fw, snap, gangOf(e.job.Owner.Name, e.job.Owner.UID, protos, podCounts(e.job)))
+	plan, no, err := s.cycle.planner.Plan(s.ctx, fw, snap, gangOf(e.job.Owner.Name, e.job.Owner.UID, classes, sizes(classes)))
 	if err != nil {
 		s.t.Fatalf("planning: %v", err)
 	}
 	if no != nil {
 		return false
 	}
-	if err := s.charge(e, e.version, a, plan, protos); err != nil {
+	if err := s.charge(e, e.version, a, bySets(len(e.job.PodSets), classes, plan), classes); err != nil {
 		s.t.Fatalf("charging: %v", err)
 	}
 	s.order = append(s.order, e.job.Owner.Name)

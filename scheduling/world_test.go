@@ -50,8 +50,9 @@ type owner struct {
 	wl     *kueue.Workload
 	exists bool
 	pods   []*worldPod
-	// succeeded are the slots whose pod has succeeded.
+	// succeeded are the slots whose pod has succeeded in this attempt.
 	succeeded map[workload.Slot]bool
+	attempt   int32
 	// group is set for a group of pods, whose job is read from its pods.
 	group *worldGroup
 	// counts: its status says which they are, as that of a batch Job does.
@@ -100,6 +101,12 @@ func (w *world) create(t *rapid.T) {
 	w.born++
 	name := fmt.Sprintf("job-%d", w.born)
 	sets := []workload.PodSet{set("node", 0, int32(rapid.IntRange(1, 3).Draw(t, "pods")), int64(rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "gpus")))}
+	switch rapid.IntRange(0, 5).Draw(t, "exclusive") {
+	case 0:
+		sets[0] = exclusive(set("node", 0, 4, 2), 2)
+	case 1:
+		sets[0] = stamped(sets[0])
+	}
 	if rapid.IntRange(0, 2).Draw(t, "phases") == 0 {
 		sets = append(sets, set("later", 1, 1, 4))
 	}

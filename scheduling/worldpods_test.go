@@ -44,8 +44,13 @@ func (w *world) control(o *owner) {
 			if o.succeeded[at] || slices.ContainsFunc(o.pods, func(p *worldPod) bool { return p.slot == at && p.DeletionTimestamp == nil }) {
 				continue
 			}
+			leader := ps.Slot(k / ps.PodsPerReplica * ps.PodsPerReplica)
+			if ps.Follows(k) && !o.succeeded[leader] && !slices.ContainsFunc(o.pods, func(p *worldPod) bool { return p.slot == leader && p.bound != nil }) {
+				// JobSet refuses it.
+				continue
+			}
 			w.born++
-			p := &worldPod{Pod: pod(o.job, ps.Name, k, fmt.Sprintf("%s-%s-%d-%d", o.job.Owner.Name, ps.Name, k, w.born)), slot: at}
+			p := &worldPod{Pod: ofAttempt(o.attempt, pod(o.job, ps.Name, k, fmt.Sprintf("%s-%s-%d-%d", o.job.Owner.Name, ps.Name, k, w.born))), slot: at}
 			o.pods = append(o.pods, p)
 			w.Seen(p.Pod)
 		}

@@ -76,10 +76,14 @@ type PodSet struct {
 	// set is made of (min(parallelism, completions) of each Job of a
 	// replicated job). Index turns a Slot into an index of the set with it.
 	PodsPerReplica int32
-	// Phase orders pod sets in time: pods of phase n may depend on those of
-	// phase n-1 being ready or complete, so the sets of one phase, and only
-	// they, can be waited for together.
+	// Phase orders pod sets in time: pods of a phase may depend on those of
+	// earlier ones being ready or complete. The sets of one phase depend on the
+	// same, so they, and only they, can be waited for together.
 	Phase int
+	// Stamp is what the controllers write on the pods beyond the template, and
+	// Exclusive how JobSet keeps the replicas apart.
+	Stamp     Stamp
+	Exclusive Exclusive
 	// Template is the pod template as its author wrote it: requests are not
 	// defaulted, and what an earlier Resume injected is taken out again.
 	Template corev1.PodTemplateSpec

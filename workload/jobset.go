@@ -50,6 +50,12 @@ func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.R
 	if no == nil {
 		job.PodSets, no = podSets(jobs, js.Spec.StartupPolicy)
 	}
+	for i := range job.PodSets {
+		job.PodSets[i].Stamp = stampOf(js, i)
+		if no == nil {
+			job.PodSets[i].Exclusive, no = exclusiveOf(js, &jobs[i])
+		}
+	}
 	if no == nil {
 		job.PodPriorityClass = podPriorityClass(job.PodSets)
 		no = placedAlready(job.PodSets)

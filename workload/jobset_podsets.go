@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"math"
 	"regexp"
 	"slices"
@@ -92,31 +93,54 @@ func completions(rj *jobset.ReplicatedJob, count int32) int32 {
 	return max(count, int32(min(each*int64(rj.Replicas), math.MaxInt32)))
 }
 
-// phases orders replicated jobs in time: in their order in the list where the
-// startup policy says InOrder, else by the longest chain of dependsOn before
-// each. Names must be unique, and every dependency listed earlier, which is
-// what makes a circle impossible.
+// phases numbers replicated jobs by when they start: in their order in the list
+// where the startup policy says InOrder, else by the longest chain of dependsOn
+// before each. Of one length, only those that depend on the same start
+// together: one may wait for hours for what the other does not need. Names must
+// be unique, and every dependency listed earlier, which is what makes a circle
+// impossible.
 func phases(jobs []jobset.ReplicatedJob, startup *jobset.StartupPolicy) (map[string]int, *reason.Reason) {
 	inOrder := startup != nil && startup.StartupPolicyOrder == jobset.InOrder
-	phase := make(map[string]int, len(jobs))
+	type start struct {
+		chain int
+		after string
+	}
+	starts := make([]start, len(jobs))
+	chain := make(map[string]int, len(jobs))
 	for i := range jobs {
 		rj := &jobs[i]
-		if _, twice := phase[rj.Name]; twice {
+		if _, twice := chain[rj.Name]; twice {
 			return nil, reason.New(reason.Misconfigured, "the JobSet has more than one replicated job %q", rj.Name)
 		}
 		at := 0
+		var after []string
 		for _, dependency := range rj.DependsOn {
-			before, found := phase[dependency.Name]
+			before, found := chain[dependency.Name]
 			if !found {
 				return nil, reason.New(reason.Misconfigured, "replicated job %q depends on %q, which is not listed before it",
 					rj.Name, dependency.Name)
 			}
 			at = max(at, before+1)
+			after = append(after, dependency.Name+" "+string(dependency.Status))
 		}
 		if inOrder {
 			at = i
 		}
-		phase[rj.Name] = at
+		slices.Sort(after)
+		chain[rj.Name] = at
+		starts[i] = start{at, strings.Join(after, ",")}
+	}
+	order := slices.Clone(starts)
+	slices.SortStableFunc(order, func(a, b start) int { return cmp.Compare(a.chain, b.chain) })
+	number := make(map[start]int, len(jobs))
+	for _, s := range order {
+		if _, found := number[s]; !found {
+			number[s] = len(number)
+		}
+	}
+	phase := make(map[string]int, len(jobs))
+	for i := range jobs {
+		phase[jobs[i].Name] = number[starts[i]]
 	}
 	return phase, nil
 }

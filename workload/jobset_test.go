@@ -83,6 +83,15 @@ func TestJobSetPodSets(t *testing.T) {
 				replicated("d", 1, 1, dependsOn("c", jobset.DependencyReady), dependsOn("b", jobset.DependencyReady))),
 			[]shape{{"a", 1, 1, 0}, {"b", 1, 1, 0}, {"c", 1, 1, 1}, {"d", 1, 1, 2}},
 		},
+		"of one length of chain, those that depend on something else start by themselves": {
+			newJobSet(nil, replicated("a", 1, 1), replicated("b", 1, 1),
+				replicated("c", 1, 1, dependsOn("a", jobset.DependencyReady)),
+				replicated("d", 1, 1, dependsOn("a", jobset.DependencyComplete)),
+				replicated("e", 1, 1, dependsOn("a", jobset.DependencyReady), dependsOn("b", jobset.DependencyComplete)),
+				replicated("f", 1, 1, dependsOn("b", jobset.DependencyComplete), dependsOn("a", jobset.DependencyReady)),
+				replicated("g", 1, 1, dependsOn("c", jobset.DependencyReady))),
+			[]shape{{"a", 1, 1, 0}, {"b", 1, 1, 0}, {"c", 1, 1, 1}, {"d", 1, 1, 2}, {"e", 1, 1, 3}, {"f", 1, 1, 3}, {"g", 1, 1, 4}},
+		},
 		"InOrder makes each replicated job a phase": {
 			newJobSet(inOrder, replicated("driver", 1, 1), replicated("node", 2, 2)),
 			[]shape{{"driver", 1, 1, 0}, {"node", 4, 2, 1}},

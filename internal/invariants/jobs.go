@@ -2,6 +2,8 @@ package invariants
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,20 +144,26 @@ func (c *Checker) jobRef(jobSet types.UID) string {
 }
 
 // phases numbers the replicated jobs of a JobSet by when they start: one after
-// the other where it says InOrder, else each after those it depends on.
+// the other where it says InOrder, else each with those that depend on the same.
 func phases(o *jobset.JobSet) map[string]int {
 	out := map[string]int{}
 	inOrder := o.Spec.StartupPolicy != nil && o.Spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder
+	number := map[string]int{}
 	for i := range o.Spec.ReplicatedJobs {
 		rj := &o.Spec.ReplicatedJobs[i]
-		phase := 0
+		var after []string
 		for _, dependency := range rj.DependsOn {
-			phase = max(phase, out[dependency.Name]+1)
+			after = append(after, dependency.Name+" "+string(dependency.Status))
 		}
+		slices.Sort(after)
+		key := strings.Join(after, ",")
 		if inOrder {
-			phase = i
+			key = rj.Name
 		}
-		out[rj.Name] = phase
+		if _, found := number[key]; !found {
+			number[key] = len(number)
+		}
+		out[rj.Name] = number[key]
 	}
 	return out
 }

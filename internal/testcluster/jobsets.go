@@ -3,6 +3,7 @@ package testcluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,11 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
 )
 
 // JobSets stands in for the JobSet and Job controllers: it keeps exactly the
-// pods of JobSets that are not suspended. Pods that end are not made again
-// unless they vanish.
+// pods of JobSets that are not suspended, phase by phase. Pods that end are not
+// made again unless they vanish.
 type JobSets struct {
 	client client.Client
 	mu     sync.Mutex
@@ -69,19 +71,22 @@ func (j *JobSets) pass(ctx context.Context) error {
 			have[pods.Items[i].Namespace+"/"+pods.Items[i].Name] = &pods.Items[i]
 		}
 	}
+	all := maps.Clone(have)
 	for i := range sets.Items {
 		js := &sets.Items[i]
 		if js.DeletionTimestamp != nil || js.Spec.Suspend != nil && *js.Spec.Suspend {
 			continue
 		}
-		for _, pod := range podsOf(js) {
-			key := pod.Namespace + "/" + pod.Name
-			if have[key] == nil && !j.isWithheld(pod.Name) {
-				if err := j.client.Create(ctx, pod); err != nil && !apierrors.IsAlreadyExists(err) {
-					return fmt.Errorf("creating pod %s: %w", pod.Name, err)
+		for at := range js.Spec.ReplicatedJobs {
+			for _, pod := range podsOf(js, at) {
+				key := pod.Namespace + "/" + pod.Name
+				if have[key] == nil && comes(js, at, all) && !j.isWithheld(pod.Name) {
+					if err := j.create(ctx, js, pod, all); err != nil {
+						return fmt.Errorf("creating pod %s: %w", pod.Name, err)
+					}
 				}
+				delete(have, key)
 			}
-			delete(have, key)
 		}
 	}
 	for _, pod := range have {
@@ -92,42 +97,50 @@ func (j *JobSets) pass(ctx context.Context) error {
 	return nil
 }
 
+func (j *JobSets) create(ctx context.Context, js *jobset.JobSet, pod *corev1.Pod, all map[string]*corev1.Pod) error {
+	if ok, err := j.exclude(ctx, js, pod, all); err != nil || !ok {
+		return err
+	}
+	if err := j.client.Create(ctx, pod); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
 func (j *JobSets) isWithheld(name string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.withheld[name]
 }
 
-// podsOf are the pods of a JobSet as its controllers would make them, with
-// fixed names: <jobset>-<replicated job>-<job index>-<completion index>.
-func podsOf(js *jobset.JobSet) []*corev1.Pod {
+// podsOf are the pods of a JobSet's replicated job as its controllers would make
+// them, with fixed names: <jobset>-<replicated job>-<job index>-<completion index>.
+func podsOf(js *jobset.JobSet, at int) []*corev1.Pod {
 	var out []*corev1.Pod
-	for _, rj := range js.Spec.ReplicatedJobs {
-		n := int32(1)
-		if p := rj.Template.Spec.Parallelism; p != nil {
-			n = *p
-		}
-		for job := range rj.Replicas {
-			for index := range n {
-				pod := &corev1.Pod{Spec: *rj.Template.Spec.Template.Spec.DeepCopy()}
-				pod.Namespace = js.Namespace
-				pod.Name = fmt.Sprintf("%s-%s-%d-%d", js.Name, rj.Name, job, index)
-				pod.Labels = map[string]string{}
-				for k, v := range rj.Template.Spec.Template.Labels {
-					pod.Labels[k] = v
-				}
-				pod.Labels[jobset.JobSetNameKey] = js.Name
-				pod.Labels[jobset.JobSetUIDKey] = string(js.UID)
-				pod.Labels[jobset.ReplicatedJobNameKey] = rj.Name
-				pod.Labels[jobset.JobIndexKey] = strconv.Itoa(int(job))
-				pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(index))
-				pod.Annotations = rj.Template.Spec.Template.Annotations
-				pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.SchemeGroupVersion.WithKind("JobSet"))}
-				if pod.Spec.RestartPolicy == "" {
-					pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-				}
-				out = append(out, pod)
+	rj := &js.Spec.ReplicatedJobs[at]
+	for job := range rj.Replicas {
+		for index := range parallelism(rj) {
+			pod := &corev1.Pod{Spec: *rj.Template.Spec.Template.Spec.DeepCopy()}
+			pod.Namespace = js.Namespace
+			pod.Name = podName(js, rj.Name, job, index)
+			pod.Labels = map[string]string{}
+			for k, v := range rj.Template.Spec.Template.Labels {
+				pod.Labels[k] = v
 			}
+			pod.Labels[jobset.JobSetNameKey] = js.Name
+			pod.Labels[jobset.JobSetUIDKey] = string(js.UID)
+			pod.Labels[jobset.ReplicatedJobNameKey] = rj.Name
+			pod.Labels[jobset.JobIndexKey] = strconv.Itoa(int(job))
+			pod.Labels[jobset.JobKey] = jobKey(js, rj.Name, job)
+			pod.Labels[constants.RestartsKey] = strconv.Itoa(int(js.Status.Restarts))
+			pod.Labels[constants.PriorityKey] = "0"
+			pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(index))
+			pod.Annotations = rj.Template.Spec.Template.Annotations
+			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.SchemeGroupVersion.WithKind("JobSet"))}
+			if pod.Spec.RestartPolicy == "" {
+				pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			}
+			out = append(out, pod)
 		}
 	}
 	return out

@@ -201,7 +201,7 @@ func init() {
 				Spec: corev1.PodSpec{SchedulerName: "muster", Containers: []corev1.Container{{Name: "c", Image: "example.com/x"}}},
 			}
 			e.Create(t, pod)
-			e.bound(t, pod)
+			e.onNode(t, pod)
 		}},
 		scenario{name: "a batch Job that is deleted while it runs gives its quota back when its pods are gone", run: func(t *testing.T, e *env) {
 			e.RunBatchJobs(t)
@@ -264,19 +264,6 @@ func (e *env) jobRuns(t *testing.T, job *batchv1.Job, pods int) []corev1.Pod {
 	live := e.onNodes(t, job, pods)
 	e.condition(t, job, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", "admitted: ")
 	return live
-}
-
-func (e *env) bound(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	testcluster.Eventually(t, pod.Name+" to be on a node", func(ctx context.Context) error {
-		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		if pod.Spec.NodeName == "" {
-			return fmt.Errorf("it waits: %+v", pod.Status.Conditions)
-		}
-		return nil
-	})
 }
 
 // podsSucceed ends n pods of a batch Job, and waits until the Job has counted them.
