@@ -38,7 +38,7 @@ func TestWithoutCRDs(t *testing.T) {
 	t.Run("without JobSets, a pod that has their labels is let go", func(t *testing.T) {
 		pod := jobSetPod(e.namespace, "copied", "js-1")
 		e.Create(t, pod)
-		e.bound(t, pod)
+		e.onNode(t, pod)
 	})
 	t.Run("without Kueue, pods of a JobSet of no queue run", func(t *testing.T) {
 		e.AddJobSet(t)
@@ -47,7 +47,7 @@ func TestWithoutCRDs(t *testing.T) {
 		e.Create(t, js)
 		pod := jobSetPod(e.namespace, "of-jobset", string(js.UID))
 		e.Create(t, pod)
-		e.bound(t, pod)
+		e.onNode(t, pod)
 	})
 	t.Run("a queued Job runs when Kueue's API comes, and Jobs of no queue still do", func(t *testing.T) {
 		queued := testcluster.BatchJob(e.namespace, "queued", "team", 2, 2)
