@@ -52,6 +52,7 @@ func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.R
 	}
 	for i := range job.PodSets {
 		job.PodSets[i].Stamp = stampOf(js, i)
+		job.PodSets[i].Ended = jobSetEnded(js, &job.PodSets[i])
 		if no == nil {
 			job.PodSets[i].Exclusive, no = exclusiveOf(js, &jobs[i])
 		}
@@ -67,6 +68,19 @@ func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.R
 		return nil
 	}
 	return no
+}
+
+// jobSetEnded says that all pods of a replicated job are over, because all of
+// its Jobs have completed: they stay so when the JobSet is stopped and runs
+// again. Nothing is said of one that has completed in part.
+func jobSetEnded(js *jobset.JobSet, set *PodSet) *Ended {
+	for i := range js.Status.ReplicatedJobsStatus {
+		status := &js.Status.ReplicatedJobsStatus[i]
+		if status.Name == set.Name && status.Succeeded > 0 && status.Succeeded >= set.Count/set.PodsPerReplica {
+			return &Ended{Count: set.Completions}
+		}
+	}
+	return nil
 }
 
 func foreignManager(managedBy *string, builtIn string) bool {

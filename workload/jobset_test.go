@@ -112,6 +112,30 @@ func TestJobSetPodSets(t *testing.T) {
 	}
 }
 
+func TestReplicatedJobThatHasCompletedHasNoMorePods(t *testing.T) {
+	for name, tc := range map[string]struct {
+		succeeded int32
+		want      *Ended
+	}{
+		"none of its Jobs": {0, nil},
+		"some of its Jobs": {1, nil},
+		"all of its Jobs":  {2, &Ended{Count: 8}},
+		"more than it has": {3, &Ended{Count: 8}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			js := newJobSet(nil, replicated("init", 2, 4), replicated("node", 2, 4))
+			js.Status.ReplicatedJobsStatus = []jobset.ReplicatedJobStatus{{Name: "init", Succeeded: tc.succeeded}}
+			job, _, no, err := kindNamed(t, "JobSet").Read(t.Context(), nil, js)
+			if err != nil || no != nil {
+				t.Fatal(err, no)
+			}
+			if diff := cmp.Diff([]*Ended{tc.want, nil}, []*Ended{job.PodSets[0].Ended, job.PodSets[1].Ended}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestJobSetThatCannotRun(t *testing.T) {
 	many := make([]jobset.ReplicatedJob, 19)
 	for i := range many {

@@ -230,9 +230,16 @@ func initializer(t *testing.T, tm team) {
 
 	tm.end(t, "prepared", "dataset-initializer")
 	tm.runs(t, "prepared", 4, "node")
+
+	// Stopped and started again, it has no initializer to wait for.
+	tm.activate(t, "prepared", false)
+	tm.usage(t, "q", 8, 1, 1)
+	tm.activate(t, "prepared", true)
+	tm.runs(t, "other", 1)
+	tm.end(t, "other")
+	tm.runs(t, "prepared", 4, "node")
 	tm.end(t, "prepared", "node")
 	tm.finishes(t, "prepared")
-	tm.runs(t, "other", 1)
 }
 
 func mpi(t *testing.T, tm team) {
