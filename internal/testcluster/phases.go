@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"maps"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +63,11 @@ func (j *JobSets) exclude(ctx context.Context, js *jobset.JobSet, pod *corev1.Po
 	if !exclusive {
 		return true, nil
 	}
+	pod.Annotations = maps.Clone(pod.Annotations)
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[jobset.ExclusiveKey] = topology
 	if pod.Labels[batchv1.JobCompletionIndexAnnotation] == "0" {
 		key := pod.Labels[jobset.JobKey]
 		term := func(requirements ...metav1.LabelSelectorRequirement) []corev1.PodAffinityTerm {
