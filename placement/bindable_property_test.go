@@ -63,16 +63,6 @@ func byHash(p *v1.Pod) {
 	c[len(c)-1].MatchLabelKeys = []string{"hash"}
 }
 
-func both(options ...podOption) podOption {
-	return func(p *v1.Pod) {
-		for _, o := range options {
-			if o != nil {
-				o(p)
-			}
-		}
-	}
-}
-
 var constraints = []constraint{
 	{"resources", true, func(t *rapid.T, s *scene) { s.one(t, 8) }},
 	{"node selector", true, func(t *rapid.T, s *scene) { s.one(t, 6, selecting("zone", "a")) }},

@@ -90,6 +90,9 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 	if err := watchCluster(c.Ledger, f); err != nil {
 		return err
 	}
+	if err := c.jobs.watchClaims(f); err != nil {
+		return err
+	}
 	// What a job owns is watched from the start, so that a standby is warm.
 	go func() {
 		if err := c.config.Cache.Start(ctx); err != nil {

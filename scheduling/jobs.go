@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -50,6 +51,8 @@ type Jobs struct {
 	// watched are the kinds that the Ledger learns from; the process that
 	// leads has heard all of them as of its beginning.
 	watched []listened
+	// claimNews is for how many more ticks jobs with claims are to be tried.
+	claimNews atomic.Int32
 	// writes are the owners whose admission must be written.
 	writes workqueue.TypedRateLimitingInterface[types.UID]
 }

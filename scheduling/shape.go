@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -82,6 +83,19 @@ func scheduledVolumes(volumes []corev1.Volume) []corev1.Volume {
 		}
 	}
 	return out
+}
+
+// needsClaims says that volumes or devices which come, or are bound, may let the
+// job start: its pods claim some.
+func needsClaims(job *workload.Job) bool {
+	for i := range job.PodSets {
+		t := job.PodSets[i].PlacedTemplate()
+		claims := func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
+		if len(t.Spec.ResourceClaims) > 0 || slices.ContainsFunc(t.Spec.Volumes, claims) {
+			return true
+		}
+	}
+	return false
 }
 
 // needsOthers says that pods which come to their nodes may let the job start: it

@@ -34,6 +34,7 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 			j.expire(ctx)
 			j.freeOrphans(ctx)
 			j.countUnmanaged()
+			j.retryClaims()
 			if now.Sub(rendered) >= rendering.Freshness {
 				// A webhook that changed is not told to anyone.
 				rendered = now

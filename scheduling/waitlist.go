@@ -99,8 +99,8 @@ type bucket struct {
 	// whyUsed is the count of moves of quota that why is true for.
 	whyUsed int64
 	cure    cure
-	// needsOthers: see there.
-	needsOthers bool
+	// needsOthers, needsClaims: see there.
+	needsOthers, needsClaims bool
 	// renewed: it is among the renewals.
 	renewed bool
 	// told is up to where its jobs have been told their reason's class.
@@ -201,7 +201,7 @@ func (w *waitlist) join(key bucketKey, e *entry, now time.Time) bool {
 	b := w.buckets[key]
 	if b == nil {
 		w.born++
-		b = &bucket{key: key, born: w.born, jobs: &ordered[*entry]{compare: byRank}, needsOthers: needsOthers(e.job)}
+		b = &bucket{key: key, born: w.born, jobs: &ordered[*entry]{compare: byRank}, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
 		b.rank = e.spot.rank
 		w.buckets[key] = b
 		w.put(b, cure{}, now)

@@ -87,6 +87,30 @@ var claimScenarios = []scenario{
 		})
 		e.onNode(t, pods...)
 	}},
+	{name: "a job that waits for a claim starts when the claim comes, though nothing else happens", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 8)
+		e.Queue(t, e.namespace, "team", 8)
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "nfs.example.com", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)}
+		e.Create(t, class)
+		pod := e.pod("waiter", 4, queued("team"))
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "late"}}}}
+		e.Create(t, pod)
+		e.podEvent(t, pod, "Pending", `persistentvolumeclaim "late" not found`)
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "late"}, Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class.Name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}}
+		e.Create(t, claim)
+		testcluster.Eventually(t, "a node to be selected for the volume", func(ctx context.Context) error {
+			if err := e.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+				return err
+			}
+			if claim.Annotations[volume.AnnSelectedNode] == "" {
+				return errors.New("none is")
+			}
+			return nil
+		})
+	}},
 }
 
 // devices makes links of a node known.
