@@ -1,10 +1,13 @@
 package queueing
 
 import (
+	"iter"
 	"strconv"
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // NeedsOwner says whether the decision depends on the TrainJob that controls
@@ -14,33 +17,52 @@ func NeedsOwner(o *Object) bool {
 	return o.Owner() != nil && o.Queue() == "" && !o.foreign() && len(o.unscheduled()) > 0
 }
 
+// Surroundings are what a decision depends on beside the object itself.
+type Surroundings struct {
+	// SchedulerName is Muster's.
+	SchedulerName string
+	// OwnerQueued says that the object is controlled by a TrainJob with a queue
+	// label. It matters where NeedsOwner says so.
+	OwnerQueued bool
+	// DefaultQueue says that jobs which name no queue go to the LocalQueue
+	// workload.DefaultQueue, and that the namespace has it. It matters where
+	// NeedsDefaultQueue says so.
+	DefaultQueue bool
+}
+
 // Decide returns the smallest JSON patch that makes a new object wait for its
 // queue; an empty one where there is nothing to do, so that a second pass over
-// the patched object changes nothing. ownerQueued says that the object is
-// controlled by a TrainJob with a queue label. schedulerName is Muster's.
+// the patched object changes nothing.
 //
+//   - A job for which NeedsDefaultQueue gets the label of the default queue if
+//     there is one, and counts as queued then.
 //   - An object with a queue label is suspended, unless a TrainJob or a JobSet
 //     controls it: then that is the unit of admission, and its controller
-//     would undo a suspension of the child by itself.
+//     would undo a suspension of the child by itself. Pods cannot be suspended.
 //   - Every pod template of a queued JobSet or Job that names no scheduler
-//     gets schedulerName. TrainJobs have no field for it. A template that
-//     names another scheduler keeps it; the admission cycle refuses the job
-//     with a reason, which is better than running it where its author did not
-//     ask for.
+//     gets SchedulerName, and so does a queued pod. TrainJobs have no field for
+//     it. A template that names another scheduler keeps it; the admission cycle
+//     refuses the job with a reason, which is better than running it where its
+//     author did not ask for.
 //   - The Jobs of a JobSet are not touched: the JobSet's templates were.
 //   - An object that a foreign controller manages is not touched.
-func Decide(o *Object, ownerQueued bool, schedulerName string) []jsonpatch.Operation {
+func Decide(o *Object, around Surroundings) []jsonpatch.Operation {
 	if o.body.Spec == nil || o.foreign() || (o.kind == Job && o.child()) {
 		return nil
 	}
 	var patch []jsonpatch.Operation
-	if o.Queue() != "" && !o.child() && !o.suspended() {
+	defaulted := around.DefaultQueue && NeedsDefaultQueue(o, around.SchedulerName)
+	if defaulted {
+		patch = append(patch, o.label(QueueLabel, workload.DefaultQueue))
+	}
+	queued := o.Queue() != "" || defaulted
+	if queued && o.kind != Pod && !o.child() && !o.suspended() {
 		// "add" on an object member also replaces: it serves absent, null and false.
 		patch = append(patch, jsonpatch.NewOperation("add", "/spec/suspend", true))
 	}
-	if o.Queue() != "" || ownerQueued {
+	if queued || around.OwnerQueued {
 		for _, path := range o.unscheduled() {
-			patch = append(patch, jsonpatch.NewOperation("add", path+"/schedulerName", schedulerName))
+			patch = append(patch, jsonpatch.NewOperation("add", path+"/schedulerName", around.SchedulerName))
 		}
 	}
 	return patch
@@ -53,32 +75,48 @@ func (o *Object) suspended() bool {
 // unscheduled lists the paths of the pod specs that name no scheduler, of
 // those pod templates that exist.
 func (o *Object) unscheduled() []string {
-	if o.body.Spec == nil {
-		return nil
-	}
 	var paths []string
-	switch o.kind {
-	case JobSet:
-		for i, rj := range o.body.Spec.ReplicatedJobs {
-			if rj != nil && rj.Template != nil && rj.Template.Spec != nil && rj.Template.Spec.Template.unscheduled("") {
-				paths = append(paths, "/spec/replicatedJobs/"+strconv.Itoa(i)+"/template/spec/template/spec")
-			}
-		}
-	case Job:
-		// In a Job the API server has filled in its default by now, which
-		// cannot be told from the author's own.
-		if o.body.Spec.Template.unscheduled(corev1.DefaultSchedulerName) {
-			paths = append(paths, "/spec/template/spec")
+	for path, s := range o.podSpecs() {
+		if o.namesNone(s) {
+			paths = append(paths, path)
 		}
 	}
 	return paths
 }
 
-// unscheduled says that a pod template exists and names no scheduler, or unset.
-func (t *podTemplate) unscheduled(unset string) bool {
-	if t == nil || t.Spec == nil {
-		return false
+// podSpecs yields the pod specs that exist, by path and in order; of a TrainJob
+// none. A pod that was made for a node is not scheduled, and has none either.
+func (o *Object) podSpecs() iter.Seq2[string, *podSpec] {
+	return func(yield func(string, *podSpec) bool) {
+		body := o.body.Spec
+		if body == nil {
+			return
+		}
+		switch o.kind {
+		case JobSet:
+			for i, rj := range body.ReplicatedJobs {
+				if rj == nil || rj.Template == nil || rj.Template.Spec == nil || rj.Template.Spec.Template == nil || rj.Template.Spec.Template.Spec == nil {
+					continue
+				}
+				if !yield("/spec/replicatedJobs/"+strconv.Itoa(i)+"/template/spec/template/spec", rj.Template.Spec.Template.Spec) {
+					return
+				}
+			}
+		case Job:
+			if body.Template != nil && body.Template.Spec != nil {
+				yield("/spec/template/spec", body.Template.Spec)
+			}
+		case Pod:
+			if body.Template.Spec.NodeName == "" {
+				yield("/spec", body.Template.Spec)
+			}
+		}
 	}
-	name := t.Spec.SchedulerName
-	return name == nil || *name == "" || *name == unset
+}
+
+// namesNone says that a pod spec of the object names no scheduler. In a Job and
+// in a pod the API server has filled in its default by now, which cannot be
+// told from the author's own.
+func (o *Object) namesNone(s *podSpec) bool {
+	return s.SchedulerName == nil || *s.SchedulerName == "" || (o.kind != JobSet && *s.SchedulerName == corev1.DefaultSchedulerName)
 }

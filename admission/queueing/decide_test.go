@@ -3,6 +3,7 @@ package queueing
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,6 +37,7 @@ func TestDecide(t *testing.T) {
 	stamp := func(i int) string {
 		return fmt.Sprintf(`{"op":"add","path":"/spec/replicatedJobs/%d/template/spec/template/spec/schedulerName","value":"muster"}`, i)
 	}
+	stampPod := `{"op":"add","path":"/spec/schedulerName","value":"muster"}`
 	stampJob := `{"op":"add","path":"/spec/template/spec/schedulerName","value":"muster"}`
 	tests := map[string]struct {
 		kind        schema.GroupKind
@@ -78,6 +80,33 @@ func TestDecide(t *testing.T) {
 			kind: Job, object: `{"metadata":{` + queued + `},"spec":{}}`,
 			want: []string{suspend},
 		},
+		"a queued pod is stamped in place of the API server's default": {
+			kind: Pod, object: `{"metadata":{` + queued + `},"spec":{"schedulerName":"default-scheduler"}}`,
+			want: []string{stampPod},
+		},
+		"a queued pod without a scheduler is stamped": {
+			kind: Pod, object: `{"metadata":{` + queued + `},"spec":{}}`,
+			want: []string{stampPod},
+		},
+		"a queued pod of a ReplicaSet is stamped": {
+			kind: Pod, object: `{"metadata":{` + queued + `,"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"x","uid":"u","controller":true}]},"spec":{}}`,
+			want: []string{stampPod},
+		},
+		"a queued pod that names another scheduler keeps it": {
+			kind: Pod, object: `{"metadata":{` + queued + `},"spec":{"schedulerName":"volcano"}}`,
+		},
+		"a queued pod that names Muster is left": {
+			kind: Pod, object: `{"metadata":{` + queued + `},"spec":{"schedulerName":"muster"}}`,
+		},
+		"a queued pod that was made for a node is left": {
+			kind: Pod, object: `{"metadata":{` + queued + `},"spec":{"schedulerName":"default-scheduler","nodeName":"n0"}}`,
+		},
+		"a pod without a queue is left": {
+			kind: Pod, object: `{"metadata":{},"spec":{` + gpus("nvidia.com/gpu", `8`) + `}}`,
+		},
+		"a pod without a spec is left": {
+			kind: Pod, object: `{"metadata":{` + queued + `}}`,
+		},
 		"a JobSet's explicit default scheduler is its author's own": {
 			kind: JobSet, object: `{"metadata":{` + queued + `},"spec":{"suspend":true,"replicatedJobs":[{"template":{"spec":{"template":{"spec":{"schedulerName":"default-scheduler"}}}}}]}}`,
 		},
@@ -99,15 +128,6 @@ func TestDecide(t *testing.T) {
 		"a TrainJob made by server-side apply is suspended": {
 			kind: TrainJob, object: `{"metadata":{` + queued + `,"managedFields":[{"manager":"ci","operation":"Apply","fieldsV1":{"f:spec":{"f:suspend":{}}}}]},"spec":{"suspend":false}}`,
 			want: []string{suspend},
-		},
-		"a TrainJob without a queue is left": {
-			kind: TrainJob, object: `{"metadata":{"labels":{"app":"x"}},"spec":{}}`,
-		},
-		"a TrainJob without labels is left": {
-			kind: TrainJob, object: `{"metadata":{},"spec":{}}`,
-		},
-		"an empty queue name is no queue": {
-			kind: TrainJob, object: `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}}`,
 		},
 		"a TrainJob that the Trainer manages by name is suspended": {
 			kind: TrainJob, object: `{"metadata":{` + queued + `},"spec":{"managedBy":"trainer.kubeflow.org/trainjob-controller"}}`,
@@ -174,7 +194,7 @@ func TestDecide(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, op := range Decide(object, tc.ownerQueued, scheduler) {
+			for _, op := range Decide(object, Surroundings{SchedulerName: scheduler, OwnerQueued: tc.ownerQueued}) {
 				got = append(got, op.Json())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -242,10 +262,13 @@ func TestFieldsOfAnotherCaseAreNotTakenForTheRealOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if patch := Decide(object, false, scheduler); len(patch) != 0 {
+	if patch := Decide(object, Surroundings{SchedulerName: scheduler, DefaultQueue: true}); len(patch) != 0 {
 		t.Errorf("patch %v would fail for want of its parent", patch)
 	}
 }
+
+// gpuContainers ask for a GPU.
+var gpuContainers = []any{map[string]any{"name": "c", "resources": map[string]any{"limits": map[string]any{"nvidia.com/gpu": "1"}}}}
 
 // genObject draws objects that are right, odd and half empty, with fields that
 // this program has never heard of.
@@ -257,10 +280,11 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 	}
 	return rapid.Custom(func(t *rapid.T) map[string]any {
 		meta := map[string]any{"name": "x", "future": map[string]any{"a": 1.0}}
-		maybe(t, meta, "labels", nil, map[string]any{QueueLabel: "q", "l": "v"}, map[string]any{QueueLabel: ""})
+		maybe(t, meta, "labels", nil, map[string]any{QueueLabel: "q", "l": "v"}, map[string]any{QueueLabel: ""}, map[string]any{})
 		maybe(t, meta, "ownerReferences", []any{map[string]any{
 			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "o", "uid": "u", "controller": true}})
-		object := map[string]any{"metadata": meta, "novel": []any{1.0, "two"}}
+		object := map[string]any{"novel": []any{1.0, "two"}}
+		maybe(t, object, "metadata", nil, meta, meta, meta)
 		if rapid.Bool().Draw(t, "spec") {
 			s := map[string]any{"novel": "kept"}
 			maybe(t, s, "suspend", nil, true, false)
@@ -269,6 +293,7 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 			for range rapid.IntRange(0, 4).Draw(t, "jobs") {
 				pod := map[string]any{"hostNetwork": true, "novel": []any{"x"}}
 				maybe(t, pod, "schedulerName", nil, "", "volcano", scheduler)
+				maybe(t, pod, "containers", nil, gpuContainers)
 				jobs = append(jobs, rapid.SampledFrom([]any{
 					map[string]any{"name": "n", "template": map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}}},
 					map[string]any{"name": "n", "template": map[string]any{"spec": map[string]any{"template": map[string]any{}}}},
@@ -279,6 +304,11 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 			maybe(t, s, "replicatedJobs", jobs, nil)
 			pod := map[string]any{"novel": true}
 			maybe(t, pod, "schedulerName", nil, "", "default-scheduler", "volcano", scheduler)
+			maybe(t, pod, "containers", nil, gpuContainers)
+			if kind == Pod {
+				maps.Copy(s, pod)
+				maybe(t, s, "nodeName", "", "n0")
+			}
 			maybe(t, s, "template", nil, map[string]any{}, map[string]any{"spec": pod})
 			object["spec"] = s
 		}
@@ -287,13 +317,17 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 }
 
 // TestPatchProperties: for every object, the patch applies; it changes nothing
-// but spec.suspend and schedulerName; what it writes was not so before (it is
+// but the queue label, spec.suspend and schedulerName; what it writes was not so before (it is
 // minimal); and a second pass finds nothing to do.
 func TestPatchProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]schema.GroupKind{TrainJob, JobSet, Job}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]schema.GroupKind{TrainJob, JobSet, Job, Pod}).Draw(t, "kind")
 		before := genObject(kind).Draw(t, "object")
-		ownerQueued := rapid.Bool().Draw(t, "ownerQueued")
+		around := Surroundings{
+			SchedulerName: scheduler,
+			OwnerQueued:   rapid.Bool().Draw(t, "ownerQueued"),
+			DefaultQueue:  rapid.Bool().Draw(t, "defaultQueue"),
+		}
 		raw, err := json.Marshal(before)
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +336,7 @@ func TestPatchProperties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		operations := Decide(object, ownerQueued, scheduler)
+		operations := Decide(object, around)
 		encoded, err := json.Marshal(operations)
 		if err != nil {
 			t.Fatal(err)
@@ -327,7 +361,7 @@ func TestPatchProperties(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rest := Decide(again, ownerQueued, scheduler); len(rest) != 0 {
+		if rest := Decide(again, around); len(rest) != 0 {
 			t.Fatalf("second pass over %s gives %v", patched, rest)
 		}
 
@@ -345,9 +379,17 @@ func parsed(raw []byte) map[string]any {
 	return m
 }
 
-// blanked is the object without the two fields that may change.
+// blanked is the object without the fields that may change. Labels that are
+// empty then are as good as none.
 func blanked(raw []byte) map[string]any {
 	c := parsed(raw)
+	if meta, ok := c["metadata"].(map[string]any); ok {
+		labels, _ := meta["labels"].(map[string]any)
+		delete(labels, QueueLabel)
+		if len(labels) == 0 {
+			delete(meta, "labels")
+		}
+	}
 	s, _ := c["spec"].(map[string]any)
 	delete(s, "suspend")
 	blank := func(v any, path ...string) {
@@ -364,6 +406,7 @@ func blanked(raw []byte) map[string]any {
 		blank(j, "template", "spec", "template", "spec")
 	}
 	blank(c, "spec", "template", "spec")
+	blank(c, "spec")
 	return c
 }
 
@@ -394,7 +437,7 @@ func BenchmarkDecide(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if len(Decide(object, true, scheduler)) != 2 {
+		if len(Decide(object, Surroundings{SchedulerName: scheduler, OwnerQueued: true})) != 2 {
 			b.Fatal("not stamped")
 		}
 	}

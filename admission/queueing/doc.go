@@ -1,6 +1,7 @@
-// Package queueing decides what changes in a TrainJob, a JobSet or a batch Job
-// at the moment it is created: a job with a queue label starts suspended, and
-// its pods carry Muster's scheduler name.
+// Package queueing decides what changes in a TrainJob, a JobSet, a batch Job or
+// a pod at the moment it is created: a job with a queue label starts suspended,
+// and its pods carry Muster's scheduler name, as do queued pods that no job
+// owns. A job that names no queue gets the default one of its namespace.
 //
 // Suspending here is a convenience, not the guarantee: the webhook is
 // fail-open, and the scheduler suspends a queued job that it finds running

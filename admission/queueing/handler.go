@@ -15,22 +15,32 @@ import (
 // Path is where the webhook server serves the Handler.
 const Path = "/mutate-queueing"
 
+// Options are what an administrator decides.
+type Options struct {
+	// SchedulerName is Muster's, and is stamped.
+	SchedulerName string
+	// DefaultQueue sends jobs that name no queue to the LocalQueue
+	// workload.DefaultQueue of their namespace, where there is one.
+	DefaultQueue bool
+	// Exempt are the namespaces in which objects are left as they are.
+	Exempt []string
+}
+
 // Handler answers admission requests with Decide's patch. It always allows,
 // has no side effects (a dry run is answered as any other request) and writes
 // nothing.
 type Handler struct {
-	reader        metadata.Interface
-	schedulerName string
-	exempt        sets.Set[string]
+	reader  metadata.Interface
+	options Options
+	exempt  sets.Set[string]
 }
 
 var _ admission.Handler = &Handler{}
 
-// NewHandler returns a Handler that stamps schedulerName and leaves objects in
-// the exempt namespaces as they are. The reader may get TrainJobs and
-// LocalQueues; it reads their metadata only.
-func NewHandler(reader metadata.Interface, schedulerName string, exempt []string) *Handler {
-	return &Handler{reader: reader, schedulerName: schedulerName, exempt: sets.New(exempt...)}
+// NewHandler returns a Handler. The reader may get TrainJobs and LocalQueues;
+// it reads their metadata only, at most one object for a request.
+func NewHandler(reader metadata.Interface, options Options) *Handler {
+	return &Handler{reader: reader, options: options, exempt: sets.New(options.Exempt...)}
 }
 
 // Handle implements admission.Handler.
@@ -51,10 +61,10 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("")
 	}
 
-	owned := false
+	around := Surroundings{SchedulerName: h.options.SchedulerName}
 	if NeedsOwner(object) {
 		owner := object.Owner()
-		owned, err = ownerQueued(ctx, h.reader, req.Namespace, owner)
+		around.OwnerQueued, err = ownerQueued(ctx, h.reader, req.Namespace, owner)
 		if err != nil {
 			// Both guesses can be wrong, but not equally. Stamped by mistake, the
 			// pods of a job without a queue wait for a scheduler that never takes
@@ -70,9 +80,17 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 		}
 	}
 
+	if h.options.DefaultQueue && NeedsDefaultQueue(object, h.options.SchedulerName) {
+		if around.DefaultQueue, err = defaultQueueExists(ctx, h.reader, req.Namespace); err != nil {
+			// Labelled by mistake, the job would wait for a queue that does not
+			// exist. Not labelled by mistake, it runs as jobs without a queue do.
+			log.Error(err, "Could not look for the default queue; the job is left as it is")
+		}
+	}
+
 	response := admission.Allowed("")
-	response.Patches = Decide(object, owned, h.schedulerName)
-	if queue := object.Queue(); queue != "" && !object.child() && !object.foreign() {
+	response.Patches = Decide(object, around)
+	if queue := object.Queue(); queue != "" && object.kind != Pod && !object.child() && !object.foreign() {
 		if queueMissing(ctx, h.reader, req.Namespace, queue) {
 			response = response.WithWarnings(fmt.Sprintf(
 				"queue %q does not exist in namespace %q; the job stays suspended until it does", queue, req.Namespace))

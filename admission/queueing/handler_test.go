@@ -32,6 +32,12 @@ func localQueue() *metav1.PartialObjectMetadata {
 	}
 }
 
+func defaultQueue() *metav1.PartialObjectMetadata {
+	queue := localQueue()
+	queue.Name = "default"
+	return queue
+}
+
 // cluster is a metadata client over objects; a non-nil err is what every read gets.
 func cluster(err error, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
 	scheme := metadatafake.NewTestScheme()
@@ -55,6 +61,7 @@ func TestHandle(t *testing.T) {
 	const queuedTrainJob = `{"metadata":{` + queued + `},"spec":{}}`
 	const ownedJobSet = `{"metadata":{` + ownedByTrainJob + `},"spec":{` + mpiJobs + `}}`
 	const queuedJobSet = `{"metadata":{` + queued + `},"spec":{` + mpiJobs + `}}`
+	const freeTrainJob = `{"metadata":{},"spec":{}}`
 	labels := map[string]string{QueueLabel: "team-nlp"}
 	yes := true
 	// What client-go makes of a 404 from a server that has no such API.
@@ -67,6 +74,8 @@ func TestHandle(t *testing.T) {
 		changes  int
 		warnings []string
 		reads    int
+		// noDefault: the configuration sends no job to a default queue.
+		noDefault bool
 	}{
 		"a queued TrainJob is suspended": {
 			request: create(TrainJob, queuedTrainJob), reader: cluster(nil, localQueue()), changes: 1, reads: 1,
@@ -118,6 +127,33 @@ func TestHandle(t *testing.T) {
 			request: create(JobSet, ownedJobSet), reader: cluster(noSuchAPI), reads: 1,
 			warnings: []string{"TrainJob nlp/llm could not be read, so the scheduler's name was not set; if it is queued, delete this JobSet to have it made again"},
 		},
+		"a TrainJob of no queue goes to the default one": {
+			request: create(TrainJob, freeTrainJob), reader: cluster(nil, defaultQueue()), changes: 2, reads: 1,
+		},
+		"a Job with GPUs and no queue goes to the default one": {
+			request: create(Job, jobOf(gpus("nvidia.com/gpu", `8`))), reader: cluster(nil, defaultQueue()), changes: 3, reads: 1,
+		},
+		"a Job without GPUs is left without a look": {
+			request: create(Job, jobOf(`"containers":[{"name":"c"}]`)), reader: cluster(nil, defaultQueue()),
+		},
+		"a TrainJob of no queue is left where there is no default one": {
+			request: create(TrainJob, freeTrainJob), reader: cluster(nil, localQueue()), reads: 1,
+		},
+		"a TrainJob of no queue is left if nobody can say whether there is a default one": {
+			request: create(TrainJob, freeTrainJob), reader: cluster(errors.New("etcd is slow")), reads: 1,
+		},
+		"a TrainJob of no queue is left where there are no queues": {
+			request: create(TrainJob, freeTrainJob), reader: cluster(noSuchAPI), reads: 1,
+		},
+		"a TrainJob of no queue is left without a look by configuration": {
+			request: create(TrainJob, freeTrainJob), reader: cluster(nil, defaultQueue()), noDefault: true,
+		},
+		"a TrainJob of no queue in an exempt namespace is left without a look": {
+			request: create(TrainJob, freeTrainJob), change: func(r *admission.Request) { r.Namespace = "kube-system" }, reader: cluster(nil, defaultQueue()),
+		},
+		"a queued pod is stamped without a look": {
+			request: create(Pod, `{"metadata":{`+queued+`},"spec":{"schedulerName":"default-scheduler"}}`), reader: cluster(nil), changes: 1,
+		},
 		"an exempt namespace is left without a look": {
 			request: create(TrainJob, queuedTrainJob), change: func(r *admission.Request) { r.Namespace = "kube-system" }, reader: cluster(nil),
 		},
@@ -145,7 +181,7 @@ func TestHandle(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&tc.request)
 			}
-			got := NewHandler(tc.reader, scheduler, []string{"kube-system"}).Handle(t.Context(), tc.request)
+			got := NewHandler(tc.reader, Options{SchedulerName: scheduler, DefaultQueue: !tc.noDefault, Exempt: []string{"kube-system"}}).Handle(t.Context(), tc.request)
 			if !got.Allowed {
 				t.Error("refused")
 			}

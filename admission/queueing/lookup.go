@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // lookupTimeout bounds the one read that a request may cost. It stays under
@@ -45,6 +47,21 @@ func queueMissing(ctx context.Context, reader metadata.Interface, namespace, que
 	defer cancel()
 	_, err := reader.Resource(localQueues).Namespace(namespace).Get(ctx, queue, metav1.GetOptions{})
 	return isAbsent(err)
+}
+
+// defaultQueueExists says whether the namespace has the LocalQueue of jobs that
+// name none. A cluster without the queue's API has none.
+func defaultQueueExists(ctx context.Context, reader metadata.Interface, namespace string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	_, err := reader.Resource(localQueues).Namespace(namespace).Get(ctx, workload.DefaultQueue, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading LocalQueue %s/%s: %w", namespace, workload.DefaultQueue, err)
+	}
+	return true, nil
 }
 
 // isAbsent tells "there is no such object" from the other 404, "there is no

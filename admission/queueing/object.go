@@ -2,13 +2,17 @@ package queueing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -20,17 +24,20 @@ var (
 	TrainJob = schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
 	JobSet   = schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
 	Job      = schema.GroupKind{Group: "batch", Kind: "Job"}
+	Pod      = schema.GroupKind{Group: "", Kind: "Pod"}
 )
 
 // builtInController is the value of spec.managedBy that means what an absent
-// value means: the kind's own controller runs the job in this cluster.
+// value means: the kind's own controller runs the job in this cluster. Pods
+// have no such field.
 var builtInController = map[schema.GroupKind]string{
 	TrainJob: "trainer.kubeflow.org/trainjob-controller",
 	JobSet:   "jobset.sigs.k8s.io/jobset-controller",
 	Job:      "kubernetes.io/job-controller",
+	Pod:      "",
 }
 
-// Object is what the decision reads of a TrainJob, JobSet or Job. Whatever else the
+// Object is what the decision reads of a TrainJob, JobSet, Job or pod. Whatever else the
 // object holds, fields of versions newer than this program included, is
 // neither decoded nor written: changes are made by path on the raw document.
 type Object struct {
@@ -39,8 +46,8 @@ type Object struct {
 }
 
 type body struct {
-	Metadata objectMeta `json:"metadata"`
-	Spec     *spec      `json:"spec"`
+	Metadata *objectMeta `json:"metadata"`
+	Spec     *spec       `json:"spec"`
 }
 
 type objectMeta struct {
@@ -55,7 +62,8 @@ type spec struct {
 	Suspend        *bool            `json:"suspend"`
 	ManagedBy      *string          `json:"managedBy"`
 	ReplicatedJobs []*replicatedJob `json:"replicatedJobs"`
-	Template       *podTemplate     `json:"template"`
+	// Template is a Job's; a pod is kept as the template of one.
+	Template *podTemplate `json:"template"`
 }
 
 type replicatedJob struct {
@@ -75,27 +83,70 @@ type podTemplate struct {
 }
 
 type podSpec struct {
-	SchedulerName *string `json:"schedulerName"`
+	SchedulerName  *string     `json:"schedulerName"`
+	NodeName       string      `json:"nodeName"`
+	Containers     []container `json:"containers"`
+	InitContainers []container `json:"initContainers"`
 }
 
-// Parse reads the parts of a TrainJob, JobSet or Job that the decision needs. It
+type container struct {
+	Resources struct {
+		// An extended resource that has no limit is refused by the API server,
+		// so the requests need not be read.
+		Limits map[corev1.ResourceName]resource.Quantity `json:"limits"`
+	} `json:"resources"`
+}
+
+// asksGPU says that a container may use at least one GPU.
+func (s *podSpec) asksGPU() bool {
+	asks := func(c container) bool {
+		for name, quantity := range c.Resources.Limits {
+			if gpu.Is(name) && quantity.Sign() > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(s.Containers, asks) || slices.ContainsFunc(s.InitContainers, asks)
+}
+
+// Parse reads the parts of a TrainJob, JobSet, Job or pod that the decision needs. It
 // fails for another kind and for a document whose fields have other types than
 // the kind's.
 func Parse(kind schema.GroupKind, raw []byte) (*Object, error) {
 	if _, known := builtInController[kind]; !known {
-		return nil, fmt.Errorf("reading a %s: only TrainJobs, JobSets and Jobs are queued here", kind)
+		return nil, fmt.Errorf("reading a %s: only TrainJobs, JobSets, Jobs and pods are queued here", kind)
 	}
 	o := &Object{kind: kind}
+	var pod struct {
+		Metadata *objectMeta `json:"metadata"`
+		Spec     *podSpec    `json:"spec"`
+	}
+	var into any = &o.body
+	if kind == Pod {
+		into = &pod
+	}
 	// The case-sensitive decoder of apimachinery: with encoding/json a field
 	// "Spec" would be taken for "spec", and the patch would miss.
-	if err := json.Unmarshal(raw, &o.body); err != nil {
+	if err := json.Unmarshal(raw, into); err != nil {
 		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+	}
+	if kind == Pod {
+		o.body.Metadata = pod.Metadata
+		if pod.Spec != nil {
+			o.body.Spec = &spec{Template: &podTemplate{Spec: pod.Spec}}
+		}
 	}
 	return o, nil
 }
 
 // Queue is the name of the LocalQueue that the object itself names, or empty.
-func (o *Object) Queue() string { return o.body.Metadata.Labels[QueueLabel] }
+func (o *Object) Queue() string {
+	if o.body.Metadata == nil {
+		return ""
+	}
+	return o.body.Metadata.Labels[QueueLabel]
+}
 
 // OwnerRef identifies the TrainJob that controls a JobSet.
 type OwnerRef struct {
@@ -121,6 +172,9 @@ func (o *Object) child() bool {
 
 // controller is the controller of the object if it is of that kind, or nil.
 func (o *Object) controller(kind schema.GroupKind) *OwnerRef {
+	if o.body.Metadata == nil {
+		return nil
+	}
 	for i := range o.body.Metadata.OwnerReferences {
 		ref := &o.body.Metadata.OwnerReferences[i]
 		if ref.Controller == nil || !*ref.Controller {

@@ -21,6 +21,10 @@ var resources = []string{
 	"gpu.intel.com/xe",
 }
 
+// Names are the names of all GPU resources. One that ends in '*' stands for every
+// resource with that prefix.
+func Names() []string { return slices.Clone(resources) }
+
 // Is says that one unit of the resource is one GPU.
 func Is(name corev1.ResourceName) bool {
 	return slices.ContainsFunc(resources, func(known string) bool {

@@ -131,9 +131,11 @@ func startWebhook(t *testing.T) *webhookEnv {
 		t.Fatal(err)
 	}
 	// There is no network in which a Service would lead to the webhook.
-	to := &e.registration.Webhooks[0].ClientConfig
-	url := "https://" + a.Address().String() + *to.Service.Path
-	to.URL, to.Service = &url, nil
+	for i := range e.registration.Webhooks {
+		to := &e.registration.Webhooks[i].ClientConfig
+		url := "https://" + a.Address().String() + *to.Service.Path
+		to.URL, to.Service = &url, nil
+	}
 	e.Create(t, e.registration)
 
 	ctx, cancel := context.WithCancel(context.Background())

@@ -217,6 +217,7 @@ func TestAWrongWebhookFileIsRefusedByField(t *testing.T) {
 		"a port beyond the range":     {webhookHead + "metrics: {bindAddress: \":70000\"}\n", "metrics.bindAddress: Invalid value"},
 		"a host that is not one":      {webhookHead + "metrics: {bindAddress: \"a_b:80\"}\n", "metrics.bindAddress: Invalid value"},
 		"no scheduler name":           {webhookHead + "schedulerName: \"\"\n", "schedulerName: Invalid value"},
+		"an unknown mode":             {webhookHead + "unqueued: never\n", `unqueued: Unsupported value: "never": supported values: "default-queue", "run", "hold"`},
 		"a namespace in capitals":     {webhookHead + "exemptNamespaces: [kube-system, Team]\n", "exemptNamespaces[1]: Invalid value"},
 	}
 	for name, tc := range tests {

@@ -35,9 +35,7 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	if c.Quota.Provider != ProviderNative {
 		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, []string{ProviderNative}))
 	}
-	if modes := []string{UnqueuedDefault, UnqueuedRun, UnqueuedHold}; !slices.Contains(modes, c.Unqueued) {
-		errs = append(errs, field.NotSupported(field.NewPath("unqueued"), c.Unqueued, modes))
-	}
+	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
 	return append(errs, c.Admission.validate(field.NewPath("admission"))...)
 }
 
@@ -49,6 +47,7 @@ func (c *WebhookConfiguration) Validate() field.ErrorList {
 		errs = append(errs, hostPort(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress)...)
 	}
 	errs = append(errs, objectName(field.NewPath("schedulerName"), c.SchedulerName)...)
+	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
 	exempt := field.NewPath("exemptNamespaces")
 	for i, ns := range c.ExemptNamespaces {
 		errs = append(errs, namespaceName(exempt.Index(i), ns)...)
@@ -123,6 +122,13 @@ func (w *WebhookServing) validate(at *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+func unqueued(at *field.Path, mode string) field.ErrorList {
+	if modes := []string{UnqueuedDefault, UnqueuedRun, UnqueuedHold}; !slices.Contains(modes, mode) {
+		return field.ErrorList{field.NotSupported(at, mode, modes)}
+	}
+	return nil
 }
 
 func profiles(at *field.Path, names []string) field.ErrorList {

@@ -19,6 +19,11 @@ type WebhookConfiguration struct {
 	// SchedulerName is set on the pods of queued jobs. It must be one of the
 	// scheduler's profiles.
 	SchedulerName string `json:"schedulerName"`
+	// Unqueued says what happens to jobs that name no queue. UnqueuedDefault: a
+	// TrainJob, and a JobSet or Job that asks for GPUs, gets the label of the
+	// LocalQueue "default" where its namespace has one. UnqueuedRun and
+	// UnqueuedHold leave them as they are here.
+	Unqueued string `json:"unqueued"`
 	// ExemptNamespaces are never touched.
 	ExemptNamespaces []string `json:"exemptNamespaces"`
 }
@@ -76,6 +81,7 @@ func DefaultWebhook() *WebhookConfiguration {
 		Health:           WebhookHealth{BindAddress: ":8081"},
 		Metrics:          WebhookMetrics{BindAddress: ":8080"},
 		SchedulerName:    "muster",
+		Unqueued:         UnqueuedDefault,
 		ExemptNamespaces: []string{"kube-system", "muster-system"},
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +23,8 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	celplugin "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook"
+	objectpredicate "k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/object"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	clienttesting "k8s.io/client-go/testing"
@@ -28,6 +33,7 @@ import (
 
 	"github.com/muster-gpu/muster/admission/queueing"
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
+	gpus "github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/manifests"
 )
 
@@ -69,96 +75,204 @@ func TestTheRegistrationFitsTheProgram(t *testing.T) {
 	if registration.Name != config.Webhook.MutatingConfigurationName {
 		t.Errorf("name %s", registration.Name)
 	}
-	if len(registration.Webhooks) != 1 {
-		t.Fatalf("%d webhooks", len(registration.Webhooks))
-	}
-	w := registration.Webhooks[0]
-	service := w.ClientConfig.Service
-	if service.Name != config.Webhook.ServiceName || service.Namespace != config.Webhook.SecretNamespace || *service.Path != queueing.Path {
-		t.Errorf("service %s/%s%s", service.Namespace, service.Name, *service.Path)
-	}
-	if w.ClientConfig.CABundle != nil {
-		t.Error("a caBundle in the manifest would be put back at every apply")
-	}
-	if *w.FailurePolicy != admissionregistrationv1.Ignore || *w.TimeoutSeconds > 5 || *w.SideEffects != admissionregistrationv1.SideEffectClassNone {
-		t.Errorf("failurePolicy %s, timeoutSeconds %d, sideEffects %s", *w.FailurePolicy, *w.TimeoutSeconds, *w.SideEffects)
-	}
-	namespaces, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, namespace := range config.ExemptNamespaces {
-		if namespaces.Matches(labels.Set{"kubernetes.io/metadata.name": namespace}) {
-			t.Errorf("objects of the exempt namespace %s are sent", namespace)
-		}
-	}
-	if !namespaces.Matches(labels.Set{"kubernetes.io/metadata.name": "nlp"}) {
-		t.Error("objects of a team's namespace are not sent")
-	}
-}
-
-// TestOnlyWhatMayChangeIsSent evaluates the match conditions with the API
-// server's own code.
-func TestOnlyWhatMayChangeIsSent(t *testing.T) {
-	registration := manifest[admissionregistrationv1.MutatingWebhookConfiguration](t, "mutating.yaml", "MutatingWebhookConfiguration")
-	compiler := celplugin.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	matcher := webhook.NewMutatingWebhookAccessor("u", registration.Name, &registration.Webhooks[0]).GetCompiledMatcher(compiler)
-
-	trainJobs := schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"}
-	jobSets := schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
-	jobs := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	queuedJobOf := func(apiVersion, kind string) string {
-		return `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"},"ownerReferences":[{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","name":"x","uid":"u","controller":true}]},"spec":{}}`
-	}
-	owner := func(apiVersion, kind, controller string) string {
-		return `{"metadata":{"ownerReferences":[{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","name":"x","uid":"u"` + controller + `}]},"spec":{}}`
-	}
-	tests := map[string]struct {
-		resource schema.GroupVersionResource
-		object   string
-		want     bool
-	}{
-		"a TrainJob with a queue":                         {trainJobs, queuedTrainJob, true},
-		"a TrainJob with other labels":                    {trainJobs, `{"metadata":{"labels":{"app":"x"}},"spec":{}}`, false},
-		"a TrainJob without labels":                       {trainJobs, `{"metadata":{},"spec":{}}`, false},
-		"a TrainJob with an empty queue name":             {trainJobs, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}}`, false},
-		"a JobSet with a queue":                           {jobSets, queuedTrainJob, true},
-		"a JobSet that a TrainJob controls":               {jobSets, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":true`), true},
-		"a JobSet that a TrainJob of a later API does":    {jobSets, owner("trainer.kubeflow.org/v1", "TrainJob", `,"controller":true`), true},
-		"a JobSet that a TrainJob owns without control":   {jobSets, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", ``), false},
-		"a JobSet whose TrainJob says controller: false":  {jobSets, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":false`), false},
-		"a JobSet that another kind controls":             {jobSets, owner("example.com/v1", "TrainJob", `,"controller":true`), false},
-		"a Job with a queue":                              {jobs, queuedTrainJob, true},
-		"a Job without a queue":                           {jobs, `{"metadata":{"labels":{"app":"x"}},"spec":{}}`, false},
-		"a queued Job of a CronJob":                       {jobs, queuedJobOf("batch/v1", "CronJob"), true},
-		"a queued Job of a JobSet":                        {jobs, queuedJobOf("jobset.x-k8s.io/v1alpha2", "JobSet"), false},
-		"a queued Job of another API's JobSet":            {jobs, queuedJobOf("example.com/v1", "JobSet"), true},
-		"a Job that a TrainJob controls":                  {jobs, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":true`), false},
-		"a JobSet without labels and owner":               {jobSets, `{"metadata":{},"spec":{}}`, false},
-		"a TrainJob that something controls, but unqueue": {trainJobs, owner("trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":true`), false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			kind := tc.resource.GroupVersion().WithKind(map[string]string{"trainjobs": "TrainJob", "jobsets": "JobSet", "jobs": "Job"}[tc.resource.Resource])
-			object := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(tc.object), &object.Object); err != nil {
+	for _, w := range registration.Webhooks {
+		t.Run(w.Name, func(t *testing.T) {
+			service := w.ClientConfig.Service
+			if service.Name != config.Webhook.ServiceName || service.Namespace != config.Webhook.SecretNamespace || *service.Path != queueing.Path {
+				t.Errorf("service %s/%s%s", service.Namespace, service.Name, *service.Path)
+			}
+			if w.ClientConfig.CABundle != nil {
+				t.Error("a caBundle in the manifest would be put back at every apply")
+			}
+			if *w.FailurePolicy != admissionregistrationv1.Ignore || *w.TimeoutSeconds > 5 || *w.SideEffects != admissionregistrationv1.SideEffectClassNone {
+				t.Errorf("failurePolicy %s, timeoutSeconds %d, sideEffects %s", *w.FailurePolicy, *w.TimeoutSeconds, *w.SideEffects)
+			}
+			namespaces, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)
+			if err != nil {
 				t.Fatal(err)
 			}
-			object.SetGroupVersionKind(kind)
-			attributes := &apiadmission.VersionedAttributes{
-				Attributes: apiadmission.NewAttributesRecord(object, nil, kind, "nlp", "llm", tc.resource, "",
-					apiadmission.Create, &metav1.CreateOptions{}, false, nil),
-				VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(object),
+			for _, namespace := range config.ExemptNamespaces {
+				if namespaces.Matches(labels.Set{"kubernetes.io/metadata.name": namespace}) {
+					t.Errorf("objects of the exempt namespace %s are sent", namespace)
+				}
 			}
-			got := matcher.Match(t.Context(), attributes, nil, nil)
-			if got.Error != nil {
-				t.Fatal(got.Error)
-			}
-			if got.Matches != tc.want {
-				t.Errorf("sent: %v, want %v", got.Matches, tc.want)
+			if !namespaces.Matches(labels.Set{"kubernetes.io/metadata.name": "nlp"}) {
+				t.Error("objects of a team's namespace are not sent")
 			}
 		})
 	}
+}
+
+// TestOnlyPodsWithTheLabelReachTheWebhook reads what the registration says of
+// pods, so that no condition that fails and no slip in a wildcard can make it
+// one that every pod passes.
+func TestOnlyPodsWithTheLabelReachTheWebhook(t *testing.T) {
+	registration := manifest[admissionregistrationv1.MutatingWebhookConfiguration](t, "mutating.yaml", "MutatingWebhookConfiguration")
+	var ofPods []admissionregistrationv1.MutatingWebhook
+	for _, w := range registration.Webhooks {
+		for _, rule := range w.Rules {
+			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.APIVersions} {
+				if slices.ContainsFunc(list, func(s string) bool { return strings.ContainsAny(s, "*/") }) {
+					t.Errorf("%s has a wildcard or a subresource: %v", w.Name, list)
+				}
+			}
+			if diff := cmp.Diff([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, rule.Operations); diff != "" {
+				t.Errorf("%s operations (-want +got):\n%s", w.Name, diff)
+			}
+			if slices.Contains(rule.APIGroups, "") || slices.Contains(rule.Resources, "pods") {
+				ofPods = append(ofPods, w)
+			}
+		}
+	}
+	if len(ofPods) != 1 || len(ofPods[0].Rules) != 1 {
+		t.Fatalf("%d webhooks are asked about pods: %v", len(ofPods), ofPods)
+	}
+	want := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: queueing.QueueLabel, Operator: metav1.LabelSelectorOpExists},
+	}}
+	if diff := cmp.Diff(want, ofPods[0].ObjectSelector); diff != "" {
+		t.Errorf("objectSelector (-want +got):\n%s", diff)
+	}
+	if seconds := *ofPods[0].TimeoutSeconds; seconds > 2 {
+		t.Errorf("a webhook that hangs delays a pod by %d s", seconds)
+	}
+}
+
+// sentTo lists the webhooks of the registration that the API server calls for
+// a new object, found with its own code: rules, object selector, conditions.
+func sentTo(t *testing.T, resource schema.GroupVersionResource, kind, content string) []string {
+	t.Helper()
+	registration := manifest[admissionregistrationv1.MutatingWebhookConfiguration](t, "mutating.yaml", "MutatingWebhookConfiguration")
+	compiler := celplugin.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	gvk := resource.GroupVersion().WithKind(kind)
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(content), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetGroupVersionKind(gvk)
+	attributes := &apiadmission.VersionedAttributes{
+		Attributes: apiadmission.NewAttributesRecord(object, nil, gvk, "nlp", "llm", resource, "",
+			apiadmission.Create, &metav1.CreateOptions{}, false, nil),
+		VersionedKind: gvk, VersionedObject: apiadmission.NewLazyObject(object),
+	}
+	names := []string{}
+	for i := range registration.Webhooks {
+		w := &registration.Webhooks[i]
+		if w.ObjectSelector == nil {
+			w.ObjectSelector = &metav1.LabelSelector{} // the API server's default
+		}
+		accessor := webhook.NewMutatingWebhookAccessor("u", registration.Name, w)
+		ruled := slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+			m := rules.Matcher{Rule: rule, Attr: attributes}
+			return m.Matches()
+		})
+		if !ruled {
+			continue
+		}
+		if selected, err := (&objectpredicate.Matcher{}).MatchObjectSelector(accessor, attributes); err != nil {
+			t.Fatal(err)
+		} else if !selected {
+			continue
+		}
+		got := accessor.GetCompiledMatcher(compiler).Match(t.Context(), attributes, nil, nil)
+		if got.Error != nil {
+			t.Fatalf("%s: %v", w.Name, got.Error)
+		}
+		if got.Matches {
+			names = append(names, strings.TrimSuffix(w.Name, "queueing.muster.dev"))
+		}
+	}
+	return names
+}
+
+var (
+	trainJobs = schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"}
+	jobSets   = schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
+	jobs      = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	pods      = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	kinds     = map[schema.GroupVersionResource]string{trainJobs: "TrainJob", jobSets: "JobSet", jobs: "Job", pods: "Pod"}
+)
+
+func TestOnlyWhatMayChangeIsSent(t *testing.T) {
+	const (
+		queued   = ""          // queueing.muster.dev
+		defaults = "defaults." // defaults.queueing.muster.dev
+		ofPods   = "pods."     // pods.queueing.muster.dev
+	)
+	const plain = `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"}}},{"name":"d"}]}}`
+	asks := func(resource string) string {
+		return `{"spec":{"containers":[{"name":"c"},{"name":"d","resources":{"limits":{"cpu":"1","` + resource + `":"1"}}}]}}`
+	}
+	owned := func(meta, apiVersion, kind, controller, spec string) string {
+		return `{"metadata":{` + meta + `"ownerReferences":[{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","name":"x","uid":"u"` + controller + `}]},"spec":{` + spec + `}}`
+	}
+	const controls, named = `,"controller":true`, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`
+	job := func(template string) string { return `"template":` + template }
+	jobSet := func(template string) string {
+		return `"replicatedJobs":[{"template":{"spec":{"template":` + plain + `}}},{"template":{"spec":{"template":` + template + `}}}]`
+	}
+	gpu := asks("nvidia.com/gpu")
+	const labelled = `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}},"spec":`
+	tests := map[string]struct {
+		resource schema.GroupVersionResource
+		object   string
+		want     []string
+	}{
+		"a TrainJob with a queue":                {trainJobs, queuedTrainJob, []string{queued}},
+		"a TrainJob with other labels":           {trainJobs, `{"metadata":{"labels":{"app":"x"}},"spec":{}}`, []string{defaults}},
+		"a TrainJob without labels":              {trainJobs, `{"metadata":{},"spec":{}}`, []string{defaults}},
+		"a TrainJob with an empty queue name":    {trainJobs, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}}`, []string{defaults}},
+		"a TrainJob that a TrainJob controls":    {trainJobs, owned("", "trainer.kubeflow.org/v1alpha1", "TrainJob", controls, ""), nil},
+		"a JobSet with a queue":                  {jobSets, queuedTrainJob, []string{queued}},
+		"a JobSet without labels and owner":      {jobSets, `{"metadata":{},"spec":{}}`, nil},
+		"a JobSet with GPUs":                     {jobSets, `{"metadata":{},"spec":{` + jobSet(gpu) + `}}`, []string{defaults}},
+		"a JobSet without GPUs":                  {jobSets, `{"metadata":{},"spec":{` + jobSet(plain) + `}}`, nil},
+		"a JobSet that a TrainJob controls":      {jobSets, owned("", "trainer.kubeflow.org/v1alpha1", "TrainJob", controls, jobSet(gpu)), []string{queued}},
+		"a JobSet that a later API's does":       {jobSets, owned("", "trainer.kubeflow.org/v1", "TrainJob", controls, ""), []string{queued}},
+		"a JobSet that a TrainJob only owns":     {jobSets, owned("", "trainer.kubeflow.org/v1alpha1", "TrainJob", "", jobSet(gpu)), []string{defaults}},
+		"a JobSet whose TrainJob does not":       {jobSets, owned("", "trainer.kubeflow.org/v1alpha1", "TrainJob", `,"controller":false`, ""), nil},
+		"a JobSet that another kind controls":    {jobSets, owned("", "example.com/v1", "TrainJob", controls, jobSet(gpu)), []string{defaults}},
+		"a Job with a queue":                     {jobs, labelled + `{` + job(gpu) + `}}`, []string{queued}},
+		"a Job of no queue and no GPUs":          {jobs, `{"metadata":{"labels":{"app":"x"}},"spec":{` + job(plain) + `}}`, nil},
+		"a Job with GPUs":                        {jobs, `{"metadata":{"labels":{"app":"x"}},"spec":{` + job(gpu) + `}}`, []string{defaults}},
+		"a Job whose init container asks for it": {jobs, `{"metadata":{},"spec":{"template":{"spec":{"initContainers":[{"resources":{"limits":{"nvidia.com/gpu":1}}}],"containers":[{"name":"c"}]}}}}`, []string{defaults}},
+		"a queued Job of a CronJob":              {jobs, owned(named, "batch/v1", "CronJob", controls, job(gpu)), []string{queued}},
+		"a Job of a CronJob, with GPUs":          {jobs, owned("", "batch/v1", "CronJob", controls, job(gpu)), []string{defaults}},
+		"a queued Job of a JobSet":               {jobs, owned(named, "jobset.x-k8s.io/v1alpha2", "JobSet", controls, job(gpu)), nil},
+		"a Job of a JobSet, with GPUs":           {jobs, owned("", "jobset.x-k8s.io/v1alpha2", "JobSet", controls, job(gpu)), nil},
+		"a queued Job of another API's JobSet":   {jobs, owned(named, "example.com/v1", "JobSet", controls, job(plain)), []string{queued}},
+		"a pod with a queue":                     {pods, labelled + `{"schedulerName":"default-scheduler"}}`, []string{ofPods}},
+		"a pod with a queue and no scheduler":    {pods, labelled + `{}}`, []string{ofPods}},
+		"a pod with an empty queue name":         {pods, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}}`, nil},
+		"a pod of a queued job":                  {pods, labelled + `{"schedulerName":"muster"}}`, nil},
+		"a queued pod that was made for a node":  {pods, labelled + `{"schedulerName":"default-scheduler","nodeName":"n0"}}`, nil},
+		"a pod with GPUs":                        {pods, `{"metadata":{"labels":{"app":"x"}},` + gpu[1:], nil},
+		"a pod without labels":                   {pods, `{"metadata":{},"spec":{}}`, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := sentTo(t, tc.resource, kinds[tc.resource], tc.object)
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("sent to (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("the names of GPUs are those that Muster knows", func(t *testing.T) {
+		names := []string{"cpu", "nvidia.com/gpumem", "nvidia.com/migx", "example.com/nvidia.com/mig-1g"}
+		for _, name := range gpus.Names() {
+			names = append(names, strings.Replace(name, "*", "1g.10gb", 1))
+		}
+		for _, name := range names {
+			var want []string
+			if gpus.Is(corev1.ResourceName(name)) {
+				want = []string{defaults}
+			}
+			got := sentTo(t, jobs, "Job", `{"metadata":{},"spec":{`+job(asks(name))+`}}`)
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("a Job that asks for %s is sent to (-want +got):\n%s", name, diff)
+			}
+		}
+	})
 }
 
 // TestTheRolesAllowWhatTheProgramDoes asks the API server's RBAC code whether
@@ -176,6 +290,9 @@ func TestTheRolesAllowWhatTheProgramDoes(t *testing.T) {
 	if _, err := r.reviewOf(caller, metav1.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"}, `{"metadata":{"ownerReferences":[
 		{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","name":"llm","uid":"u","controller":true}]},
 		"spec":{"replicatedJobs":[{"template":{"spec":{"template":{"spec":{}}}}}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.review(caller, `{"metadata":{},"spec":{}}`); err != nil {
 		t.Fatal(err)
 	}
 	// The watch starts beside the first look.

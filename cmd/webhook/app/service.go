@@ -43,7 +43,11 @@ type service struct {
 }
 
 func newService(config *configv1alpha1.WebhookConfiguration, client kubernetes.Interface, reader metadata.Interface, clock clock.Clock) (*service, error) {
-	handler := queueing.NewHandler(reader, config.SchedulerName, config.ExemptNamespaces)
+	handler := queueing.NewHandler(reader, queueing.Options{
+		SchedulerName: config.SchedulerName,
+		DefaultQueue:  config.Unqueued == configv1alpha1.UnqueuedDefault,
+		Exempt:        config.ExemptNamespaces,
+	})
 	mutate, err := hook(handler)
 	if err != nil {
 		return nil, err
