@@ -106,9 +106,9 @@ func TestWebhookDefaults(t *testing.T) {
 	})
 }
 
-// TestAWebhookThatHangsIsNotAskedAboutOthers sends every call to a port that
-// answers nothing: what is none of the webhook's business must not notice.
-func TestAWebhookThatHangsIsNotAskedAboutOthers(t *testing.T) {
+// TestOthersDoNotNoticeThatTheWebhookIsGone makes every call to the webhook that
+// is tried a refusal: what is none of its business must not be tried.
+func TestOthersDoNotNoticeThatTheWebhookIsGone(t *testing.T) {
 	e := startWebhook(t)
 	registration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(e.registration), registration); err != nil {
@@ -117,7 +117,6 @@ func TestAWebhookThatHangsIsNotAskedAboutOthers(t *testing.T) {
 	e.stop()
 	fail := admissionregistrationv1.Fail
 	for i := range registration.Webhooks {
-		// So that a call shows: it refuses.
 		registration.Webhooks[i].FailurePolicy = &fail
 	}
 	if err := e.Client.Update(t.Context(), registration); err != nil {
