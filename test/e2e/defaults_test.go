@@ -76,7 +76,7 @@ func noDefaultQueue(t *testing.T, tm batchTeam) {
 	tm.queueUp(t, "q", 8)
 	tm.team.create(t, job{name: "llm", nodes: 2, gpus: 4})
 	train := tm.create(t, "train", "", 2, 4)
-	if len(train.Labels) > 0 || ptr.Deref(train.Spec.Suspend, false) {
+	if train.Labels[workload.QueueLabel] != "" || ptr.Deref(train.Spec.Suspend, false) {
 		t.Errorf("the Job was created with labels %v, suspend %v", train.Labels, ptr.Deref(train.Spec.Suspend, false))
 	}
 	tm.team.runs(t, "llm", 2)
@@ -106,8 +106,8 @@ func podWithoutWebhook(t *testing.T, tm batchTeam) {
 	tm.started(t, missed)
 	tm.usage(t, "q", 8, 2, 0)
 	train := tm.create(t, "train", "", 1, 4)
-	if len(train.Labels) > 0 {
-		t.Errorf("who labelled the Job with %v?", train.Labels)
+	if queue := train.Labels[workload.QueueLabel]; queue != "" {
+		t.Errorf("who put the Job in queue %s?", queue)
 	}
 	tm.runs(t, "train", 1)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -167,6 +168,42 @@ func TestAReviewOverVerifiedTLS(t *testing.T) {
 	stranger.Transport.(*http.Transport).TLSClientConfig.ServerName = "other.muster-system.svc"
 	if _, err := r.review(stranger, queuedTrainJob); err == nil {
 		t.Error("the certificate stands for any name")
+	}
+}
+
+func TestTheConfigurationSaysWhetherJobsGoToTheDefaultQueue(t *testing.T) {
+	for mode, want := range map[string]bool{
+		configv1alpha1.UnqueuedDefault: true, configv1alpha1.UnqueuedRun: false, configv1alpha1.UnqueuedHold: false,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			scheme := metadatafake.NewTestScheme()
+			if err := metav1.AddMetaToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			reader := metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "kueue.x-k8s.io/v1beta2", Kind: "LocalQueue"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "nlp", Name: "default"},
+			})
+			config := configv1alpha1.DefaultWebhook()
+			config.Unqueued = mode
+			s, err := newService(config, fake.NewClientset(), reader, clock.RealClock{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"one","operation":"CREATE","namespace":"nlp",
+				"kind":{"group":"trainer.kubeflow.org","version":"v1alpha1","kind":"TrainJob"},"object":{"metadata":{"name":"llm"},"spec":{}}}}`
+			request := httptest.NewRequest(http.MethodPost, queueing.Path, strings.NewReader(body))
+			request.Header.Set("Content-Type", "application/json")
+			response := httptest.NewRecorder()
+			s.mutate.ServeHTTP(response, request)
+			var answer admissionv1.AdmissionReview
+			if err := json.Unmarshal(response.Body.Bytes(), &answer); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(string(answer.Response.Patch), "queue-name"); got != want || !answer.Response.Allowed {
+				t.Errorf("labelled: %v, want %v: %+v", got, want, answer.Response)
+			}
+		})
 	}
 }
 
