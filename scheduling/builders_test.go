@@ -28,6 +28,7 @@ func node(name string, gpus int64) *corev1.Node {
 	}
 }
 
+// set is count pods of gpus GPUs each that start in phase.
 func set(name string, phase int, count int32, gpus int64) workload.PodSet {
 	return workload.PodSet{
 		Name: name, Phase: phase, Count: count, Completions: count, PodsPerReplica: count, Topology: &kueue.PodSetTopologyRequest{},
@@ -64,6 +65,7 @@ func ofAttempt(n int32, p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
+// job is a suspended JobSet of queue main; its pods carry its UID.
 func job(name string, sets ...workload.PodSet) *workload.Job {
 	uid := types.UID(name + "-uid")
 	return &workload.Job{
@@ -76,10 +78,12 @@ func job(name string, sets ...workload.PodSet) *workload.Job {
 	}
 }
 
+// again is another job of the same name.
 func again(j *workload.Job, uid types.UID) *workload.Job {
 	return with(j, func(j *workload.Job) { j.Owner.UID, j.PodOwnerUID = uid, uid })
 }
 
+// with is a copy of j, changed.
 func with(j *workload.Job, change func(*workload.Job)) *workload.Job {
 	c := *j
 	c.PodSets = slices.Clone(j.PodSets)
@@ -101,6 +105,8 @@ func isTrue(kind string) func(*kueue.Workload) {
 	}
 }
 
+// pod is the pod of slot index of a job's pod set, as its Job makes it; index
+// -1 is a pod that its Job does not number.
 func pod(j *workload.Job, podSet string, index int32, uid string) *corev1.Pod {
 	ps := j.PodSet(podSet)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: j.Owner.Namespace, Name: uid, UID: types.UID(uid)}, Spec: *ps.Template.Spec.DeepCopy()}

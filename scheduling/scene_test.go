@@ -141,10 +141,6 @@ func (s *scene) fresh(quotaGPUs int64) {
 	s.Restored()
 }
 
-// set is count pods of gpus GPUs each that start in phase.
-// job is a suspended JobSet of queue main; its pods carry its UID.
-// again is another job of the same name.
-// with is a copy of j, changed.
 // workloadOfJob is the Workload of a job, newer than all before it.
 func (s *scene) workloadOfJob(j *workload.Job, change ...func(*kueue.Workload)) *kueue.Workload {
 	wl := workload.NewWorkload(j, 0, nil)
@@ -157,8 +153,6 @@ func (s *scene) workloadOfJob(j *workload.Job, change ...func(*kueue.Workload)) 
 	return wl
 }
 
-// pod is the pod of slot index of a job's pod set, as its Job makes it; index
-// -1 is a pod that its Job does not number.
 func (s *scene) entry(j *workload.Job) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

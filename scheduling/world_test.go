@@ -76,8 +76,6 @@ func (o *owner) reading() *workload.Job {
 	})
 }
 
-// worldPod is one pod in the API. It is assumed between the scheduler's
-// Reserve and its binding, and bound after.
 func newWorld(ctx context.Context, t fataler) *world {
 	w := &world{scene: newScene(ctx, t, worldQuota), ctx: ctx, nodes: map[string]bool{}, kubelets: map[string]*corev1.Node{}, unwritten: map[types.UID]bool{}}
 	for i := range worldNodes {
@@ -279,13 +277,6 @@ func (w *world) write(o *owner, how string) {
 	w.written(uid, a.replanned, o.wl.DeepCopy(), wrote, nil)
 }
 
-// control makes and deletes pods, as the controllers of JobSet and Job do.
-// under says that all pods of a set run or have succeeded.
-// schedule is one scheduling cycle of a pod that was popped; refuse has a
-// Filter plugin refuse its node.
-// sendBack rejects a pod at Permit or PreBind.
-// remove is the end of a pod for the scheduler: deleted or terminal.
-// succeed ends a bound pod well; late has the Ledger learn how only later.
 // settleAll tells the Ledger how the pods ended that it asked about.
 func (w *world) settleAll() {
 	asked := w.wishes.settles
@@ -310,7 +301,6 @@ func (w *world) ownerOf(uid types.UID) *owner {
 	return nil
 }
 
-// terminate begins to delete a pod.
 // restart loses all memory: what is left are the API and the bound pods.
 func (w *world) restart(podsFirst bool) {
 	w.plain = internalcache.New(w.ctx, nil, false, false)

@@ -9,6 +9,8 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
+// worldPod is one pod in the API. It is assumed between the scheduler's
+// Reserve and its binding, and bound after.
 type worldPod struct {
 	*corev1.Pod
 	slot           workload.Slot
@@ -16,6 +18,7 @@ type worldPod struct {
 	allowed        bool
 }
 
+// control makes and deletes pods, as the controllers of JobSet and Job do.
 func (w *world) control(o *owner) {
 	if o.group != nil {
 		if o.exists {
@@ -57,6 +60,7 @@ func (w *world) control(o *owner) {
 	}
 }
 
+// under says that all pods of a set run or have succeeded.
 func (o *owner) under(ps workload.PodSet) bool {
 	for k := range ps.Count {
 		at := ps.Slot(k)
@@ -67,6 +71,8 @@ func (o *owner) under(ps workload.PodSet) bool {
 	return true
 }
 
+// schedule is one scheduling cycle of a pod that was popped; refuse has a
+// Filter plugin refuse its node.
 func (w *world) schedule(p *worldPod, refuse bool) {
 	if ok, _ := w.MayEnter(p.Pod); !ok || p.assumed != nil || p.bound != nil {
 		return
@@ -98,6 +104,7 @@ func (w *world) schedule(p *worldPod, refuse bool) {
 	}
 }
 
+// sendBack rejects a pod at Permit or PreBind.
 func (w *world) sendBack(p *worldPod) {
 	if p.assumed == nil {
 		return
@@ -120,6 +127,7 @@ func (w *world) bind(p *worldPod) {
 	}
 }
 
+// remove is the end of a pod for the scheduler: deleted or terminal.
 func (w *world) remove(o *owner, p *worldPod) {
 	w.sendBack(p)
 	if p.bound != nil {
@@ -133,6 +141,7 @@ func (w *world) remove(o *owner, p *worldPod) {
 	o.pods = slices.DeleteFunc(o.pods, func(q *worldPod) bool { return q == p })
 }
 
+// succeed ends a bound pod well; the Ledger learns later how it ended.
 func (w *world) succeed(o *owner, p *worldPod) {
 	if p.bound == nil || p.DeletionTimestamp != nil {
 		return
@@ -146,6 +155,7 @@ func (w *world) succeed(o *owner, p *worldPod) {
 	w.remove(o, p)
 }
 
+// terminate begins to delete a pod.
 func (w *world) terminate(p *worldPod) {
 	if p.DeletionTimestamp != nil {
 		return
