@@ -1,0 +1,101 @@
+package scheduling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// act does what the Ledger wants of an owner.
+func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, job *workload.Job, want action) error {
+	logger := klog.FromContext(ctx)
+	switch want.do {
+	case doNothing:
+		return nil
+	case doSuspend:
+		logger.V(2).Info("Suspending a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "why", want.message)
+		if want.eviction != nil {
+			if err := j.writeEviction(ctx, job.Owner.UID, *want.eviction); err != nil {
+				return err
+			}
+		}
+		if err := j.suspend(ctx, kind, obj); err != nil {
+			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+		}
+		if j.ledger.stopped(job.Owner.UID) {
+			j.note(job, "Suspended", want.message)
+		}
+		return nil
+	case doResume:
+		logger.V(2).Info("Resuming a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
+		err := j.resume(ctx, kind, obj, want.infos)
+		var no *reason.Reason
+		if errors.As(err, &no) && no.Class == reason.Misconfigured {
+			// Trying again would not help: it is tried later, or changed.
+			j.ledger.failToStart(job.Owner.UID, no.Message)
+			return nil
+		}
+		if err != nil && !errors.Is(err, errRunsAlready) {
+			return fmt.Errorf("resuming %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+		}
+		if err == nil && j.ledger.started(job.Owner.UID) {
+			j.note(job, "Resumed", "it was suspended while it is admitted, and is resumed; to stop it, set spec.active of its Workload to false")
+		}
+		return nil
+	case doReady:
+		return j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) {
+			wl.Status.RequeueState = nil
+			j.sayReady(wl)
+		})
+	case doRequeue:
+		return j.writeRequeue(ctx, job)
+	case doFinish:
+		return j.writeFinish(ctx, job)
+	case doDelete:
+		return j.deleteWorkload(ctx, job)
+	}
+	return errors.New("unknown action")
+}
+
+// suspend suspends the owner as the API has it now: what the cache has may be
+// from before its resumption.
+func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Object) error {
+	current, err := j.current(ctx, kind, client.ObjectKeyFromObject(obj))
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if current.GetUID() != obj.GetUID() {
+		return nil
+	}
+	return client.IgnoreNotFound(kind.Suspend(ctx, j.client, current))
+}
+
+// errRunsAlready says that an owner was resumed before; what the cache has is
+// older.
+var errRunsAlready = errors.New("it runs already")
+
+// resume resumes the owner as the API has it now.
+func (j *Jobs) resume(ctx context.Context, kind workload.Kind, obj client.Object, infos []workload.PodSetInfo) error {
+	current, err := j.current(ctx, kind, client.ObjectKeyFromObject(obj))
+	if err != nil {
+		return err
+	}
+	if current.GetUID() != obj.GetUID() {
+		return errRunsAlready
+	}
+	job, managed, _, err := kind.Read(ctx, j.reader, current)
+	switch {
+	case err != nil:
+		return err
+	case !managed || (!job.Suspended && !job.Gated):
+		return errRunsAlready
+	}
+	return kind.Resume(ctx, j.client, current, infos)
+}

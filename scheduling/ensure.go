@@ -1,0 +1,90 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// ensureWorkload makes the Workload that stands for job, and keeps its spec
+// true to the job as long as the job is not admitted.
+func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Workload, *reason.Reason, error) {
+	priority, ref, no, err := workload.Priority(ctx, j.reader, job)
+	if err != nil || no != nil {
+		return nil, no, err
+	}
+	if _, no := workload.MaxExecutionSeconds(job); no != nil {
+		return nil, no, nil
+	}
+	want := workload.NewWorkload(job, priority, ref)
+	have := j.ledger.workloadOf(job.Owner.UID)
+	if have == nil {
+		have = &kueue.Workload{}
+		err := j.reader.Get(ctx, client.ObjectKeyFromObject(want), have)
+		if apierrors.IsNotFound(err) {
+			if job.Finish != nil {
+				return nil, nil, nil
+			}
+			err = j.client.Create(ctx, want)
+			if apierrors.IsAlreadyExists(err) {
+				// The cache has not seen it yet: read what is there.
+				have = &kueue.Workload{}
+				if err := j.client.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+					return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
+				}
+			} else if err != nil {
+				return nil, nil, fmt.Errorf("creating Workload %s: %w", klog.KObj(want), err)
+			} else {
+				return want, nil, nil
+			}
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
+		}
+	}
+	if isFinished(have) && job.Finish == nil {
+		// It was of an earlier group of the same name.
+		if err := j.client.Delete(ctx, have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+			return nil, nil, fmt.Errorf("deleting Workload %s of an earlier group: %w", klog.KObj(want), err)
+		}
+		if err := j.client.Create(ctx, want); err != nil {
+			return nil, nil, fmt.Errorf("creating Workload %s: %w", klog.KObj(want), err)
+		}
+		return want, nil, nil
+	}
+	changed := have.DeepCopy()
+	owners := workload.AddOwners(changed, job)
+	admitted := isAdmitted(have)
+	if !owners && (admitted || matches(have, want, job)) {
+		return have, nil, nil
+	}
+	if admitted {
+		// What is admitted stays as it is.
+		if err := j.client.Update(ctx, changed); err != nil {
+			return nil, nil, fmt.Errorf("adding owners to Workload %s: %w", klog.KObj(want), err)
+		}
+		return changed, nil, nil
+	}
+	changed.Spec.PodSets, changed.Spec.QueueName = want.Spec.PodSets, want.Spec.QueueName
+	changed.Spec.Priority, changed.Spec.PriorityClassRef = want.Spec.Priority, want.Spec.PriorityClassRef
+	changed.Spec.MaximumExecutionTimeSeconds = want.Spec.MaximumExecutionTimeSeconds
+	if err := j.client.Update(ctx, changed); err != nil {
+		return nil, nil, fmt.Errorf("updating Workload %s to its job: %w", klog.KObj(want), err)
+	}
+	return changed, nil, nil
+}
+
+// matches says that the spec of a Workload is what its job asks for.
+func matches(have, want *kueue.Workload, job *workload.Job) bool {
+	return workload.SamePodSets(have, job) && have.Spec.QueueName == want.Spec.QueueName &&
+		equality.Semantic.DeepEqual(have.Spec.Priority, want.Spec.Priority) &&
+		equality.Semantic.DeepEqual(have.Spec.MaximumExecutionTimeSeconds, want.Spec.MaximumExecutionTimeSeconds) &&
+		equality.Semantic.DeepEqual(have.Spec.PriorityClassRef, want.Spec.PriorityClassRef)
+}

@@ -1,0 +1,138 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// reconcile brings one owner and its Workload in line with the Ledger.
+func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
+	kind := j.kinds[schema.GroupKind{Group: key.Group, Kind: key.Kind}]
+	if kind == nil {
+		return nil
+	}
+	obj, err := j.cached(ctx, kind, key.NamespacedName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
+	}
+	if err != nil || (key.UID != "" && obj.GetUID() != key.UID) {
+		return j.leftBehind(ctx, kind, key.UID)
+	}
+	job, managed, no, err := kind.Read(ctx, j.reader, obj)
+	if err != nil {
+		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
+	}
+	if managed && job.Gated && !job.Suspended && !j.ledger.knows(job.Owner.UID) {
+		// A pod of it is on a node. If it was not admitted, it is none of ours.
+		managed, err = j.claimed(ctx, job.Owner)
+		if err != nil {
+			return err
+		}
+	}
+	if !managed {
+		if !j.ledger.isRestored() && !j.ledger.isUnmanaged(obj.GetUID()) {
+			claimed, err := j.claimed(ctx, workload.Owner{
+				GroupVersionKind: kind.GroupVersionKind(), NamespacedName: key.NamespacedName, UID: obj.GetUID(),
+			})
+			if err != nil {
+				return err
+			}
+			if claimed {
+				// Its pods are charged; they are told apart after the restoration.
+				j.effects.jobs.AddAfter(key, restoreSoon)
+				return nil
+			}
+		}
+		if err := j.leftBehind(ctx, kind, obj.GetUID()); err != nil {
+			return err
+		}
+		return j.disown(ctx, obj)
+	}
+	if !j.ledger.isRestored() {
+		// Only pods of no queue are let go before.
+		j.effects.jobs.AddAfter(key, restoreSoon)
+		return nil
+	}
+	var wl *kueue.Workload
+	if no == nil && !job.Deleting {
+		wl, no, err = j.ensureWorkload(ctx, job)
+		if err != nil {
+			return err
+		}
+	}
+	if no == nil && job.Finish == nil && !job.Deleting && !j.ledger.isCharged(job.Owner.UID) {
+		if no, err = j.renderer.Render(ctx, job); err != nil {
+			return err
+		}
+	}
+	return j.act(ctx, kind, obj, job, j.ledger.read(job, wl, no))
+}
+
+// claimed says whether an owner that is not managed (any more) has a Workload
+// that is admitted.
+func (j *Jobs) claimed(ctx context.Context, owner workload.Owner) (bool, error) {
+	wl := &kueue.Workload{}
+	key := types.NamespacedName{Namespace: owner.Namespace, Name: workload.WorkloadName(owner)}
+	err := j.client.Get(ctx, key, wl)
+	switch {
+	case err == nil:
+		return claimsAdmission(wl), nil
+	case isGone(err):
+		return false, nil
+	default:
+		return false, fmt.Errorf("reading Workload %s: %w", key, err)
+	}
+}
+
+// isGone says that an object does not exist, or that the API does not even have
+// its kind.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
+
+// leftBehind releases a job whose owner is gone or is not managed any more.
+func (j *Jobs) leftBehind(ctx context.Context, kind workload.Kind, uid types.UID) error {
+	job, want := j.ledger.ownerGone(uid)
+	if job == nil {
+		return nil
+	}
+	return j.act(ctx, kind, nil, job, want)
+}
+
+// disown lets the pods of an owner go that Muster does not manage: its own,
+// or those of the JobSet that it controls.
+func (j *Jobs) disown(ctx context.Context, obj client.Object) error {
+	switch obj.(type) {
+	case *jobset.JobSet, *batchv1.Job, *corev1.Pod, *workload.PodGroup:
+		j.ledger.Unmanaged(obj.GetUID())
+		return nil
+	}
+	js := &jobset.JobSet{}
+	if err := j.reader.Get(ctx, client.ObjectKeyFromObject(obj), js); err != nil {
+		if isGone(err) {
+			return nil
+		}
+		return fmt.Errorf("reading the JobSet of %s: %w", klog.KObj(obj), err)
+	}
+	if metav1.IsControlledBy(js, obj) {
+		j.ledger.Unmanaged(js.UID)
+	}
+	return nil
+}
+
+// restoreSoon is how long a job waits to be looked at again while the admitted
+// jobs are still being read.
+const restoreSoon = 200 * time.Millisecond
