@@ -106,7 +106,7 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 	}
 	watched := make(chan struct{})
 	go c.watchJobs(ctx, watched)
-	c.cycle.Install(ctx, sched, func(ctx context.Context) { c.lead(ctx, watched) }, c.jobs.writes.Add)
+	c.cycle.Install(ctx, sched, func(ctx context.Context) { c.lead(ctx, watched) })
 	go c.effects.run(ctx, handle)
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -31,8 +30,6 @@ type Cycle struct {
 	// lead is run once, when the scheduler first asks for work: the process
 	// leads from then on.
 	lead func(ctx context.Context)
-	// write hands an admission over to be written to the API.
-	write func(owner types.UID)
 
 	sched *scheduler.Scheduler
 	pods  chan popped
@@ -76,9 +73,9 @@ func (q leadersQueue) Close() {
 
 // Install puts the Cycle into the scheduler, which must not be running yet.
 // lead runs once this process leads, and its context ends when it leads no
-// more; write is called for each admission.
-func (c *Cycle) Install(ctx context.Context, sched *scheduler.Scheduler, lead func(context.Context), write func(types.UID)) {
-	c.sched, c.lead, c.write = sched, lead, write
+// more.
+func (c *Cycle) Install(ctx context.Context, sched *scheduler.Scheduler, lead func(context.Context)) {
+	c.sched, c.lead = sched, lead
 	ctx, stop := context.WithCancel(ctx)
 	sched.SchedulingQueue = leadersQueue{sched.SchedulingQueue, stop}
 	sched.Cache = c.ledger.Attach(sched.Cache)

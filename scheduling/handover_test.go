@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
@@ -32,7 +31,7 @@ func TestWhoeverLosesTheLeaseActsNoMore(t *testing.T) {
 	}
 	led := make(chan context.Context, 1)
 	cycle := NewCycle(NewLedger(klog.Logger{}, testclock.NewFakeClock(epoch0), newWishes()), placement.NewPlanner(gpu.Is), time.Second)
-	cycle.Install(ctx, sched, func(ctx context.Context) { led <- ctx }, func(types.UID) {})
+	cycle.Install(ctx, sched, func(ctx context.Context) { led <- ctx })
 	// The scheduler runs as long as it leads; the process goes on.
 	leading, lose := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -87,7 +87,8 @@ type Effects interface {
 	Report()
 	// Note asks for an event on the owner of a job.
 	Note(job *workload.Job, why, message string)
-	// Write asks for the nodes of an admitted job to be written to its Workload.
+	// Write asks for an admission to be written to the job's Workload: a new one,
+	// or one whose nodes have changed.
 	Write(owner types.UID)
 }
 

@@ -302,7 +302,7 @@ func (p *pass) try(b *bucket) error {
 	}
 	p.fresh = false
 	logger.V(2).Info("Job planned and held", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "queue", job.Queue, "nodes", e.nodes())
-	p.write(job.Owner.UID)
+	l.effects.Write(job.Owner.UID)
 	return nil
 }
 

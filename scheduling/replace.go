@@ -101,6 +101,6 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 	e.version++
 	l.enqueue(e)
 	logger.V(2).Info("Part of a gang planned anew", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "nodes", e.nodes())
-	c.write(job.Owner.UID)
+	l.effects.Write(job.Owner.UID)
 	return true
 }

@@ -39,8 +39,10 @@ type wishes struct {
 	reports int
 	// notes are the events, "reason: message", by the name of the job.
 	notes map[string][]string
-	// writes are the jobs whose nodes are to be written.
+	// writes are the jobs whose nodes are to be written, order the same one after
+	// the other.
 	writes map[types.UID]int
+	order  []types.UID
 }
 
 type settled struct {
@@ -68,7 +70,10 @@ func (w *wishes) Admit()          { w.admits++ }
 func (w *wishes) Sync(key JobKey) { w.synced[key]++ }
 func (w *wishes) Report()         { w.reports++ }
 
-func (w *wishes) Write(owner types.UID) { w.writes[owner]++ }
+func (w *wishes) Write(owner types.UID) {
+	w.writes[owner]++
+	w.order = append(w.order, owner)
+}
 
 func (w *wishes) Note(job *workload.Job, why, message string) {
 	w.notes[job.Owner.Name] = append(w.notes[job.Owner.Name], why+": "+message)

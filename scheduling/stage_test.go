@@ -32,7 +32,7 @@ type stage struct {
 	*scene
 	ctx   context.Context
 	cycle *Cycle
-	// order is the jobs that were admitted, first to last.
+	// order is the jobs that naivePass admitted, first to last.
 	order []string
 	names map[types.UID]string
 }
@@ -65,7 +65,7 @@ func newStageOn(ctx context.Context, t fataler, c clock.PassiveClock, pop func(k
 	}
 	s.Ledger = NewLedger(s.logger, c, s.wishes)
 	s.cycle = NewCycle(s.Ledger, placement.NewPlanner(gpu.Is), 20*time.Millisecond)
-	s.cycle.Install(ctx, sched, func(context.Context) {}, func(uid types.UID) { s.order = append(s.order, s.names[uid]) })
+	s.cycle.Install(ctx, sched, func(context.Context) {})
 	s.watched = sched.Cache
 	return s
 }
@@ -111,10 +111,14 @@ func flavored(name, flavor string, gpus int64) *corev1.Node {
 // pass lets the Cycle work until nothing is left to do, and returns who was
 // admitted, in order.
 func (s *stage) pass() []string {
-	s.order = nil
+	s.wishes.order = nil
 	for range 10000 {
 		if !s.cycle.Pass(s.ctx) {
-			return s.order
+			var order []string
+			for _, uid := range s.wishes.order {
+				order = append(order, s.names[uid])
+			}
+			return order
 		}
 	}
 	s.t.Fatalf("the passes never end")
