@@ -133,9 +133,9 @@ func (l *Ledger) tolerations(e *entry, s *slot) []corev1.Toleration {
 	return out
 }
 
-// missing is the node that the start group waits for, "" if for none: one
+// awaited is the node that the start group waits for, "" if for none: one
 // that is away, and that a pod of the group has yet to go to.
-func (l *Ledger) missing(e *entry, g startGroup) string {
+func (l *Ledger) awaited(e *entry, g startGroup) string {
 	if len(l.away) == 0 {
 		return ""
 	}

@@ -36,7 +36,7 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 	case !e.groupReady(s.group()):
 		return false, "waiting for the other pods of its gang"
 	}
-	if node := l.missing(e, s.group()); node != "" {
+	if node := l.awaited(e, s.group()); node != "" {
 		return false, fmt.Sprintf("waiting with its gang for node %s to return", node)
 	}
 	return true, ""

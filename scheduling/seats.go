@@ -180,7 +180,7 @@ func (l *Ledger) NodeGone(node string) {
 // wake activates the pods of a start group once it is complete and its nodes
 // take pods.
 func (l *Ledger) wake(e *entry, g startGroup) {
-	if e.letsIn() && e.groupReady(g) && l.missing(e, g) == "" {
+	if e.letsIn() && e.groupReady(g) && l.awaited(e, g) == "" {
 		if pods := e.waiting(g); len(pods) > 0 {
 			l.effects.Activate(pods)
 		}

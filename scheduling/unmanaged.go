@@ -21,8 +21,8 @@ const (
 	notAdmitted = "not-admitted"
 )
 
-// unmanaged is a label pair of muster_unmanaged_gpus.
-type unmanaged struct{ namespace, reason string }
+// unmanagedIn is a label pair of muster_unmanaged_gpus.
+type unmanagedIn struct{ namespace, reason string }
 
 // countUnmanaged measures the GPUs that pods take which Muster did not admit.
 func (j *Jobs) countUnmanaged() {
@@ -38,9 +38,9 @@ func (j *Jobs) countUnmanaged() {
 			onNodes = append(onNodes, pod)
 		}
 	}
-	gpus := map[unmanaged]int64{}
-	for pod, why := range j.ledger.unmanaged(onNodes) {
-		at := unmanaged{pod.Namespace, why}
+	gpus := map[unmanagedIn]int64{}
+	for pod, why := range j.ledger.uncharged(onNodes) {
+		at := unmanagedIn{pod.Namespace, why}
 		if why == noQueue && !j.served.Has(pod.Spec.SchedulerName) {
 			at.reason = otherScheduler
 		}
@@ -52,8 +52,8 @@ func (j *Jobs) countUnmanaged() {
 	}
 }
 
-// unmanaged says of pods on nodes which are charged to nobody, and why.
-func (l *Ledger) unmanaged(pods []*corev1.Pod) map[*corev1.Pod]string {
+// uncharged says of pods on nodes which are charged to nobody, and why.
+func (l *Ledger) uncharged(pods []*corev1.Pod) map[*corev1.Pod]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := map[*corev1.Pod]string{}
