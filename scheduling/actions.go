@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -116,8 +114,8 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 // deactivatedBecause is why we have deactivated a job, as the end of a
 // sentence; empty if someone else has.
 func deactivatedBecause(wl *kueue.Workload) string {
-	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	if c == nil || c.Status != metav1.ConditionTrue || !(eviction{reason: c.Reason}).deactivates() {
+	c := saysEvicted(wl)
+	if c == nil || !(eviction{reason: c.Reason}).deactivates() {
 		return ""
 	}
 	return ", because " + c.Message

@@ -85,9 +85,9 @@ func outcomeOf(err error) outcome {
 }
 
 // written records the outcome of writing an admission, or, for a job that is
-// admitted, its slots' new nodes; latest is the newest Workload known. It reports whether the job is admitted now and was not
-// before. While the outcome is unknown charge and holds stay, and the write is
-// tried again.
+// admitted, its slots' new nodes; latest is the newest Workload known. It
+// reports whether the job is admitted now and was not before. While the outcome
+// is unknown charge and holds stay, and the write is tried again.
 func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, result outcome, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	message := "admitted: " + a.message
 	j.condition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "Quota reserved in ClusterQueue "+a.assignment.ClusterQueue)
 	j.condition(wl, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", message)
-	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+	if c := saysEvicted(wl); c != nil {
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse, "QuotaReserved", "Previously: "+c.Message)
 	}
 	if a.state == Admitting {
@@ -123,7 +123,7 @@ func (j *Jobs) deactivate(ctx context.Context, uid types.UID) error {
 
 func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) error {
 	wl := j.ledger.workloadOf(uid)
-	if wl == nil || apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
+	if wl == nil || saysEvicted(wl) != nil {
 		return nil
 	}
 	if why.backOff && j.tooManyStarts(wl) {
@@ -134,7 +134,7 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 		why.backOff = false
 	}
 	err := j.change(ctx, uid, func(wl *kueue.Workload) {
-		if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
+		if saysEvicted(wl) != nil {
 			// An earlier try has come through, and its start is counted.
 			return
 		}
@@ -147,6 +147,14 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 		return fmt.Errorf("writing the eviction: %w", err)
 	}
 	metrics.Evictions.WithLabelValues(why.reason).Inc()
+	return nil
+}
+
+// saysEvicted is the condition of a Workload that is evicted, nil of another.
+func saysEvicted(wl *kueue.Workload) *metav1.Condition {
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
 	return nil
 }
 
@@ -204,8 +212,7 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 // has been admitted. Who activates a job again whose time was up gives it all
 // of it anew.
 func (j *Jobs) countExecuted(wl *kueue.Workload) {
-	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	if evicted != nil && evicted.Status == metav1.ConditionTrue && evicted.Reason == deactivatedDueTo+kueue.WorkloadMaximumExecutionTimeExceeded {
+	if c := saysEvicted(wl); c != nil && c.Reason == deactivatedDueTo+kueue.WorkloadMaximumExecutionTimeExceeded {
 		wl.Status.AccumulatedPastExecutionTimeSeconds = nil
 		return
 	}

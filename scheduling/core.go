@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -75,7 +74,7 @@ func NewCore(ctx context.Context, c Config) *Core {
 		ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
 		served:   sets.New(c.SchedulerNames...),
 		renderer: rendering.NewRenderer(c.Cache, c.Client, c.Clock, c.DryRun),
-		writes:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](20*time.Millisecond, 30*time.Second)),
+		writes:   newQueue[types.UID](),
 	}
 	effects.write, effects.tell = jobs.writes.Add, jobs.note
 	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs}

@@ -325,7 +325,7 @@ func TestMaximumExecutionTime(t *testing.T) {
 	}
 }
 
-// TestAJobThatHasUsedUpItsTime goes the whole way, with a crash after the
+// The job goes the whole way, with a crash after the
 // eviction is written and before the Workload is deactivated.
 func TestAJobThatHasUsedUpItsTimeIsDeactivatedAlsoOverACrash(t *testing.T) {
 	for name, crash := range map[string]bool{"at once": false, "after a crash": true} {

@@ -59,8 +59,8 @@ func newEffects() *asyncEffects {
 		admit:   func() {},
 		write:   func(types.UID) {},
 		tell:    func(*workload.Job, string, string) {},
-		jobs:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[JobKey](20*time.Millisecond, 30*time.Second)),
-		settles: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[settle](20*time.Millisecond, 30*time.Second)),
+		jobs:    newQueue[JobKey](),
+		settles: newQueue[settle](),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -202,7 +201,7 @@ func (j *Jobs) catchUpWith(ctx context.Context, k watchedKind) error {
 		list.SetGroupVersionKind(k.gvk.GroupVersion().WithKind(k.gvk.Kind + "List"))
 		err := j.client.List(ctx, list, &client.ListOptions{FieldSelector: k.of})
 		switch {
-		case apimeta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		case isGone(err):
 			// Not served, so there is none.
 			return nil
 		case apierrors.IsForbidden(err) && !k.needed:

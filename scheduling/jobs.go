@@ -83,6 +83,12 @@ func (j *Jobs) run(ctx context.Context) {
 	}()
 }
 
+// newQueue is a queue of work that is done again, later each time, until it
+// succeeds.
+func newQueue[T comparable]() workqueue.TypedRateLimitingInterface[T] {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](20*time.Millisecond, 30*time.Second))
+}
+
 // drain works off a queue; a key whose work fails is tried again, later each
 // time.
 func drain[T comparable](ctx context.Context, q workqueue.TypedRateLimitingInterface[T], work func(context.Context, T) error) {

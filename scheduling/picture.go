@@ -28,8 +28,8 @@ type counts struct {
 
 // picture is the Ledger's state as it is reported: the counts of all queues,
 // the first waiting jobs of each ClusterQueue, of the others some of those that
-// are to be told something new, and the admitted jobs that miss nodes. The lock is let go between the queues,
-// because pods wait for it.
+// are to be told something new, and the admitted jobs that miss nodes. The lock
+// is let go between the queues, because pods wait for it.
 func (l *Ledger) picture(now time.Time) ([]pendingLine, counts) {
 	c, queues := l.count()
 	var lines []pendingLine

@@ -218,7 +218,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 			}
 		}
 	}
-	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+	if c := saysEvicted(wl); c != nil {
 		l.evict(e, eviction{reason: c.Reason, message: c.Message})
 	}
 	l.enqueue(e)

@@ -29,8 +29,8 @@ func (l *Ledger) Attach(c internalcache.Cache) internalcache.Cache {
 }
 
 // AddPod tells of a pod that is on a node once the cache counts it, so that
-// its phantom goes only then.
-// A pod that was not assumed there may have taken what was held.
+// its phantom goes only then. A pod that was not assumed there may have taken
+// what was held.
 func (c watchedCache) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 	was, unknown := c.Cache.GetPod(pod)
 	err := c.Cache.AddPod(logger, pod)

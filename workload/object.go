@@ -172,7 +172,7 @@ func workloadLabels(labels map[string]string) map[string]string {
 // others. They have other values in every Job.
 func IsJobTracking(label string) bool {
 	switch label {
-	case batchv1.JobNameLabel, batchv1.ControllerUidLabel, "job-name", "controller-uid":
+	case batchv1.JobNameLabel, batchv1.ControllerUidLabel, legacyJobName, legacyControllerUID:
 		return true
 	}
 	return false

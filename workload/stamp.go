@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,9 +14,12 @@ import (
 	"sigs.k8s.io/jobset/pkg/constants"
 )
 
-// legacyJobName is the label batch.kubernetes.io/job-name in its older form,
-// which the Job controller writes too.
-const legacyJobName = "job-name"
+// The labels of the Job's name and UID in their older form, which the Job
+// controller writes too.
+const (
+	legacyJobName       = "job-name"
+	legacyControllerUID = "controller-uid"
+)
 
 // Stamp is what the controllers write on the pods of a set beyond the
 // template, as far as it is known before the pods exist. The zero Stamp is
@@ -35,15 +37,15 @@ type Stamp struct {
 	Indexed bool
 }
 
-// replicaLabels differ between the replicas of a pod set.
-var replicaLabels = []string{
-	jobset.JobIndexKey, jobset.JobKey, jobset.JobGlobalIndexKey, jobset.JobGroupIndexKey,
-	batchv1.JobNameLabel, legacyJobName, batchv1.ControllerUidLabel, "controller-uid",
-}
-
 // DiffersByReplica says that the pods of different replicas have different
 // values of a label.
-func DiffersByReplica(label string) bool { return slices.Contains(replicaLabels, label) }
+func DiffersByReplica(label string) bool {
+	switch label {
+	case jobset.JobIndexKey, jobset.JobKey, jobset.JobGlobalIndexKey, jobset.JobGroupIndexKey:
+		return true
+	}
+	return IsJobTracking(label)
+}
 
 // DiffersByPod says that every pod of a replica has a value of its own of a
 // label.
