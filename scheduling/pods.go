@@ -177,7 +177,7 @@ func (l *Ledger) record(pod *corev1.Pod) {
 				l.reread(e)
 			}
 			e.unplaced[pod.UID] = pod
-			l.place(e)
+			l.seat(e, []*corev1.Pod{pod})
 		case pod.Spec.NodeName != "":
 			if !s.bound {
 				l.reread(e)

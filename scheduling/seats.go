@@ -13,7 +13,16 @@ import (
 
 // place seats the pods of a job that have no slot, as far as slots are free.
 func (l *Ledger) place(e *entry) {
-	pods := slices.SortedFunc(maps.Values(e.unplaced), boundFirst)
+	l.seat(e, slices.SortedFunc(maps.Values(e.unplaced), boundFirst))
+}
+
+// seat gives unplaced pods of a job slots, in their order. A job of n pods calls
+// it n times while they come, and what a pod is costs a hash: nothing is done
+// for a job without slots, nor for others than those given.
+func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
+	if len(e.sets) == 0 {
+		return
+	}
 	groups := map[startGroup]bool{}
 	for _, pod := range pods {
 		w, ok := slotIn(pod)
