@@ -200,6 +200,10 @@ func (w *world) check(t *rapid.T, states map[types.UID]State) {
 	if errs := w.waitlistErrors(); len(errs) > 0 {
 		t.Fatalf("the waitlist: %s", strings.Join(errs, "; "))
 	}
+	for _, uid := range w.forgotten {
+		delete(states, uid)
+	}
+	w.forgotten = nil
 	held := map[types.UID]bool{}
 	charged := quota.Usage{}
 	for uid, e := range w.jobs {

@@ -33,6 +33,8 @@ type world struct {
 	strangers []*corev1.Pod
 	// unwritten are the jobs whose admission is to be written.
 	unwritten map[types.UID]bool
+	// forgotten are the jobs that the Ledger has forgotten since the last check.
+	forgotten []types.UID
 	born      int
 }
 
@@ -158,10 +160,19 @@ func (w *world) do(o *owner, want action) {
 		w.left(o.job.Owner.UID)
 	case doFinish:
 		w.change(o, isTrue(kueue.WorkloadFinished))
-		w.left(o.job.Owner.UID)
+		w.leaves(o)
 	case doDelete:
 		o.wl = nil
-		w.left(o.job.Owner.UID)
+		w.leaves(o)
+	}
+}
+
+// leaves has the Ledger forget a job that is over, if it has left its nodes. A
+// group that is made again under its name is another job with the same UID.
+func (w *world) leaves(o *owner) {
+	w.left(o.job.Owner.UID)
+	if !w.knows(o.job.Owner.UID) {
+		w.forgotten = append(w.forgotten, o.job.Owner.UID)
 	}
 }
 
