@@ -19,8 +19,9 @@ const (
 	trainJobController = "trainer.kubeflow.org/trainjob-controller"
 )
 
-// jobSet is what matters of a JobSet, or of a batch Job of its own, which is
-// like a JobSet of one replicated job: the object by whose UID pods are known.
+// jobSet is what matters of a JobSet, or of what is like a JobSet of one
+// replicated job: a batch Job of its own, or a pod or a group of pods without an
+// owner object. It is what pods are known by the UID of.
 type jobSet struct {
 	ref, namespace string
 	// owner is the TrainJob that made it; empty for a JobSet of its own.
