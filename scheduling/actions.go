@@ -343,10 +343,19 @@ func (l *Ledger) isCharged(uid types.UID) bool {
 // syncWaiting has the jobs that wait in a namespace, or in all with an empty
 // name, looked at again: their pods will be others now.
 func (l *Ledger) syncWaiting(namespace string) {
+	l.syncAll(func(e *entry) bool {
+		return e.state == Pending && (namespace == "" || namespace == e.job.Owner.Namespace)
+	})
+}
+
+// syncBlocked has every job that cannot be read looked at again.
+func (l *Ledger) syncBlocked() { l.syncAll(func(e *entry) bool { return e.blocked != nil }) }
+
+func (l *Ledger) syncAll(are func(*entry) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.jobs {
-		if e.state == Pending && (namespace == "" || namespace == e.job.Owner.Namespace) {
+		if are(e) {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
 	}
@@ -358,17 +367,6 @@ func (l *Ledger) syncFirst() {
 	defer l.mu.Unlock()
 	for _, queues := range l.queuesBy() {
 		for _, e := range l.waits.first(queues) {
-			l.effects.Sync(keyOf(e.job.Owner))
-		}
-	}
-}
-
-// resyncBlocked has every job that cannot be read looked at again.
-func (l *Ledger) resyncBlocked() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.jobs {
-		if e.blocked != nil {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
 	}

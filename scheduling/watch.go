@@ -88,12 +88,12 @@ func (j *Jobs) sources() []source {
 			l.UpdateQuota(func(t *quota.Tree) { t.DeleteLocalQueue(client.ObjectKeyFromObject(o)) })
 		}), needed},
 		{of("WorkloadPriorityClass"), &kueue.WorkloadPriorityClass{},
-			handler(func(_, _ *kueue.WorkloadPriorityClass) { l.resyncBlocked() }, func(*kueue.WorkloadPriorityClass) {}), needed},
+			handler(func(_, _ *kueue.WorkloadPriorityClass) { l.syncBlocked() }, func(*kueue.WorkloadPriorityClass) {}), needed},
 		{of("Workload"), &kueue.Workload{}, handler(func(_, o *kueue.Workload) { j.workloadSeen(o) }, j.workloadGone), needed},
 		{schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), &schedulingv1.PriorityClass{},
 			handler(func(_, _ *schedulingv1.PriorityClass) {
 				j.renderAgain("")
-				l.resyncBlocked()
+				l.syncBlocked()
 			}, func(*schedulingv1.PriorityClass) { j.renderAgain("") }), needed},
 		{nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), &nodev1.RuntimeClass{},
 			handler(func(_, _ *nodev1.RuntimeClass) { j.renderAgain("") }, func(*nodev1.RuntimeClass) { j.renderAgain("") }), needed},
@@ -112,7 +112,7 @@ func (j *Jobs) sources() []source {
 		gvk := schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: kind}
 		runtime := &metav1.PartialObjectMetadata{}
 		runtime.SetGroupVersionKind(gvk)
-		changed := func(*metav1.PartialObjectMetadata) { l.resyncBlocked() }
+		changed := func(*metav1.PartialObjectMetadata) { l.syncBlocked() }
 		out = append(out, source{gvk, runtime, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed), notNeeded})
 	}
 	group := &metav1.PartialObjectMetadata{}
