@@ -104,17 +104,7 @@ func (tm batchTeam) runs(t *testing.T, name string, n int) []corev1.Pod {
 
 // pods are the pods of a Job that have not ended.
 func (tm batchTeam) pods(ctx context.Context, name string) ([]corev1.Pod, error) {
-	var list corev1.PodList
-	if err := tm.client.List(ctx, &list, client.InNamespace(tm.namespace), client.MatchingLabels{batchv1.JobNameLabel: name}); err != nil {
-		return nil, err
-	}
-	var living []corev1.Pod
-	for _, pod := range list.Items {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			living = append(living, pod)
-		}
-	}
-	return living, nil
+	return tm.living(ctx, batchv1.JobNameLabel, name)
 }
 
 // end lets the running pods of a Job succeed, and waits until the Job is

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,26 +119,4 @@ func timeUp(t *testing.T, tm team) {
 	tm.waits(t, "bounded", "Deactivated", "because it has used up its maximum execution time of 15s")
 	tm.told(t, "bounded", "Suspended", "it has used up its maximum execution time of 15s")
 	tm.usage(t, "q", 0, 0, 1)
-}
-
-// told waits for an event of a TrainJob whose note has part in it.
-func (tm team) told(t *testing.T, name, why, part string) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("event %s with %q of %s", why, part, name), func(ctx context.Context) error {
-		var events eventsv1.EventList
-		if err := tm.client.List(ctx, &events, client.InNamespace(tm.namespace)); err != nil {
-			return err
-		}
-		var notes []string
-		for _, event := range events.Items {
-			if event.Regarding.Kind != "TrainJob" || event.Regarding.Name != name {
-				continue
-			}
-			if event.Reason == why && strings.Contains(event.Note, part) {
-				return nil
-			}
-			notes = append(notes, event.Reason+": "+event.Note)
-		}
-		return fmt.Errorf("its events are %q", notes)
-	})
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -150,17 +151,18 @@ func (tm team) queueUp(t *testing.T, name string, gpus int64) {
 
 // pods are the pods of a TrainJob that have not ended.
 func (tm team) pods(ctx context.Context, name string) ([]corev1.Pod, error) {
+	return tm.living(ctx, jobset.JobSetNameKey, name)
+}
+
+// living are the pods with a label that have not ended.
+func (tm team) living(ctx context.Context, label, value string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := tm.client.List(ctx, &list, client.InNamespace(tm.namespace), client.MatchingLabels{jobset.JobSetNameKey: name}); err != nil {
+	if err := tm.client.List(ctx, &list, client.InNamespace(tm.namespace), client.MatchingLabels{label: value}); err != nil {
 		return nil, err
 	}
-	var living []corev1.Pod
-	for _, pod := range list.Items {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			living = append(living, pod)
-		}
-	}
-	return living, nil
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	}), nil
 }
 
 // workload is the Workload of a TrainJob; nil if there is none.
@@ -275,7 +277,18 @@ func (tm team) waits(t *testing.T, name, class, part string) {
 // says waits for an event of a TrainJob with that note.
 func (tm team) says(t *testing.T, name, why, note string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("event %s %q of %s", why, note, name), func(ctx context.Context) error {
+	tm.event(t, name, why, note, func(n string) bool { return n == note })
+}
+
+// told waits for an event of a TrainJob whose note has part in it.
+func (tm team) told(t *testing.T, name, why, part string) {
+	t.Helper()
+	tm.event(t, name, why, part, func(n string) bool { return strings.Contains(n, part) })
+}
+
+func (tm team) event(t *testing.T, name, why, what string, is func(note string) bool) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("event %s with %q of %s", why, what, name), func(ctx context.Context) error {
 		var events eventsv1.EventList
 		if err := tm.client.List(ctx, &events, client.InNamespace(tm.namespace)); err != nil {
 			return err
@@ -285,7 +298,7 @@ func (tm team) says(t *testing.T, name, why, note string) {
 			if event.Regarding.Kind != "TrainJob" || event.Regarding.Name != name {
 				continue
 			}
-			if event.Reason == why && event.Note == note {
+			if event.Reason == why && is(event.Note) {
 				return nil
 			}
 			notes = append(notes, event.Reason+": "+event.Note)
