@@ -89,7 +89,8 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		e.priority = *e.workload.Spec.Priority
 	}
 	blocked := no
-	if blocked == nil && e.workload != nil && e.workload.Spec.Active != nil && !*e.workload.Spec.Active {
+	if e.workload != nil && e.workload.Spec.Active != nil && !*e.workload.Spec.Active {
+		// Also of a job that cannot be read any more: what runs is to stop.
 		blocked = reason.New(reason.Deactivated, "the Workload is deactivated: spec.active is false%s", deactivatedBecause(e.workload))
 	}
 	changed = changed || (e.blocked == nil) != (blocked == nil) || (blocked != nil && *blocked != *e.blocked)

@@ -317,3 +317,16 @@ func (s *scene) refused(j *workload.Job) {
 		s.t.Fatalf("%s is still due", e)
 	}
 }
+
+func TestAnAdmittedJobThatCannotBeReadAnyMoreCanStillBeParked(t *testing.T) {
+	s := testScene(t, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 1, 8)), []string{"node-0"})
+	wrong := reason.New(reason.Misconfigured, "its time is no number")
+	if s.read(j, nil, wrong); s.state(j) != Admitted {
+		t.Fatalf("a job that runs is %s because of its label", s.state(j))
+	}
+	parked := s.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted), s.admissionWritten(j), func(wl *kueue.Workload) { wl.Spec.Active = new(false) })
+	if got := s.read(j, parked, wrong); s.state(j) != Leaving || got.do != doSuspend {
+		t.Errorf("it is %s, and %v is to be done", s.state(j), got.do)
+	}
+}
