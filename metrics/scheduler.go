@@ -32,15 +32,15 @@ var (
 		Name: "muster_admissions_undone_total", StabilityLevel: metrics.ALPHA,
 		Help: "Admissions taken back because their Workload could not be written.",
 	})
-	// AdmissionWaitSeconds is the time from creation to admission.
+	// AdmissionWaitSeconds is the time from creation, or eviction, to admission.
 	AdmissionWaitSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "muster_admission_wait_seconds", StabilityLevel: metrics.ALPHA, Buckets: metrics.ExponentialBuckets(1, 2, 18),
-		Help: "Time from a job's creation to its admission, in seconds.",
+		Help: "Time from a job's creation, or from its last eviction, to its admission, in seconds.",
 	}, []string{"cluster_queue"})
 	// PendingWorkloads is the number of waiting jobs.
 	PendingWorkloads = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "muster_pending_workloads", StabilityLevel: metrics.ALPHA,
-		Help: "Jobs that wait for quota or nodes.",
+		Help: "Jobs that wait to be admitted, for whatever reason, without those that are deactivated.",
 	}, []string{"cluster_queue"})
 	// UnmanagedGPUs is the GPUs in use that are charged to nobody.
 	UnmanagedGPUs = metrics.NewGaugeVec(&metrics.GaugeOpts{

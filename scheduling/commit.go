@@ -60,7 +60,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	switch {
 	case news:
 		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
-		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(a.job.Created).Seconds())
+		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(waitsSince(a)).Seconds())
 		j.note(a.job, "Admitted", message)
 		return nil
 	case result == wrote:
@@ -71,6 +71,17 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	default:
 		return fmt.Errorf("writing the admission of Workload %s: %w", klog.KObj(a.workload), err)
 	}
+}
+
+// waitsSince is since when a job that is being admitted has waited: what it ran
+// for before an eviction is no waiting.
+func waitsSince(a admission) time.Time {
+	since := a.job.Created
+	c := apimeta.FindStatusCondition(a.workload.Status.Conditions, kueue.WorkloadEvicted)
+	if c != nil && c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(since) {
+		return c.LastTransitionTime.Time
+	}
+	return since
 }
 
 // admissionStatus is the durable form of an assignment and a plan.

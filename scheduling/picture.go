@@ -120,7 +120,8 @@ func (l *Ledger) count() (counts, map[string][]types.NamespacedName) {
 	queues := l.queuesBy()
 	for cq, of := range queues {
 		for _, q := range of {
-			n := int32(len(l.waits.lines[q].items))
+			// As Kueue counts: a parked job is in nobody's way.
+			n := int32(len(l.waits.lines[q].items)) - l.waits.parked[q]
 			c.clusterQueues[cq].wait(n)
 			c.localQueues[q].wait(n)
 		}

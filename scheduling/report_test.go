@@ -72,6 +72,13 @@ func TestPictureCountsEachJobOnceInTheStateItIsIn(t *testing.T) {
 		s.entry(j).spot.bucket.why = reason.New(reason.NoPlacement, "no node has 1")
 		waiting = append(waiting, j.Owner.Name)
 	}
+	parked := job("zz-parked", set("node", 0, 1, 1))
+	off := func(wl *kueue.Workload) { wl.Spec.Active = new(false) }
+	s.read(parked, s.workloadOfJob(parked, off), nil)
+	waiting = append(waiting, parked.Owner.Name)
+	again := job("parked-and-let-go", set("node", 0, 1, 1))
+	s.read(again, s.workloadOfJob(again, off), nil)
+	s.end(s.entry(again))
 	lines, counts := s.picture(epoch0)
 	var told []string
 	exact := 0

@@ -21,8 +21,10 @@ import (
 // Ledger.enqueue alone decides who is in which list. The Ledger's lock guards
 // all of it.
 type waitlist struct {
-	// lines are all jobs that wait, startable or not, by LocalQueue.
+	// lines are all jobs that wait, startable or not, by LocalQueue; parked is
+	// how many of them are deactivated.
 	lines   map[types.NamespacedName]*ordered[*entry]
+	parked  map[types.NamespacedName]int32
 	buckets map[bucketKey]*bucket
 	// born numbers the buckets.
 	born int64
@@ -56,6 +58,7 @@ type waitlist struct {
 func newWaitlist() waitlist {
 	return waitlist{
 		lines:    map[types.NamespacedName]*ordered[*entry]{},
+		parked:   map[types.NamespacedName]int32{},
 		buckets:  map[bucketKey]*bucket{},
 		due:      &ordered[*bucket]{compare: func(a, b *bucket) int { return a.rank.compare(b.rank) }},
 		quota:    map[string]map[*bucket]struct{}{},
@@ -117,6 +120,9 @@ type spot struct {
 	requeueAt time.Time
 }
 
+// parked says that the job is deactivated: it waits for nothing.
+func (s spot) parked() bool { return s.blocked.Class == reason.Deactivated }
+
 // enqueue brings the waitlist in line with one job, after anything about the
 // job has changed. Doing it twice changes nothing.
 func (l *Ledger) enqueue(e *entry) {
@@ -150,6 +156,9 @@ func (l *Ledger) enqueue(e *entry) {
 	w.take(e)
 	if waits {
 		w.line(now.queue).insert(e.at(now))
+		if now.parked() {
+			w.parked[now.queue]++
+		}
 		w.untold.add(e)
 		l.effects.Report()
 	} else {
@@ -177,6 +186,11 @@ func (w *waitlist) take(e *entry) {
 	line := w.lines[old.queue]
 	if line.remove(e); len(line.items) == 0 {
 		delete(w.lines, old.queue)
+	}
+	if old.parked() {
+		if w.parked[old.queue]--; w.parked[old.queue] == 0 {
+			delete(w.parked, old.queue)
+		}
 	}
 	if b := old.bucket; b != nil {
 		w.change(b, func() { b.jobs.remove(e) })
