@@ -52,6 +52,24 @@ func awayTaints(node *corev1.Node) []corev1.Taint {
 	return out
 }
 
+// what says in what state the node is, as the end of "it has been ...".
+func (a *absence) what() string {
+	for _, t := range a.taints {
+		switch t.Key {
+		case corev1.TaintNodeUnschedulable:
+			return "cordoned"
+		case corev1.TaintNodeNotReady:
+			return "not ready"
+		case corev1.TaintNodeUnreachable:
+			return "unreachable"
+		}
+	}
+	if len(a.taints) > 0 {
+		return "tainted with " + a.taints[0].Key
+	}
+	return "too small for what is held on it"
+}
+
 // nodeAway records that a node does not take pods for now. It is told before
 // the scheduler's cache shows it, so that a pod which is refused there for it
 // does not lose its node. old is nil for a node that was added.
@@ -188,7 +206,7 @@ func (l *Ledger) giveUpNodes(grace time.Duration) {
 		}
 		for e, slots := range l.slotsOn(name) {
 			if n := l.abandon(e, slots, a, now); n > 0 {
-				l.effects.Note(e.job, "NodeLost", fmt.Sprintf("node %s did not return in %s; another one is looked for, for %s", name, grace, amount(0, n)))
+				l.effects.Note(e.job, "NodeLost", fmt.Sprintf("node %s has been %s for %s; another one is looked for, for %s", name, a.what(), grace, amount(0, n)))
 			}
 		}
 		if a.short {

@@ -271,3 +271,24 @@ func TestDeletedNodeIsGivenUpAtOnce(t *testing.T) {
 		t.Error("its slot is kept")
 	}
 }
+
+func TestLostNodeIsSaidToBeWhatItIs(t *testing.T) {
+	for want, change := range map[string]func(*corev1.Node){
+		"cordoned":    func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		"not ready":   func(n *corev1.Node) { n.Status.Conditions = ready(corev1.ConditionFalse) },
+		"unreachable": func(n *corev1.Node) { n.Status.Conditions = ready(corev1.ConditionUnknown) },
+		"tainted with node.kubernetes.io/disk-pressure": func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/disk-pressure", Effect: corev1.TaintEffectNoSchedule}}
+		},
+	} {
+		n := &corev1.Node{}
+		change(n)
+		if got := (&absence{taints: awayTaints(n)}).what(); got != want {
+			t.Errorf("it has been %s, want %s", got, want)
+		}
+	}
+}
+
+func ready(status corev1.ConditionStatus) []corev1.NodeCondition {
+	return []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+}

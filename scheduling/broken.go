@@ -29,7 +29,7 @@ func breachOf(pod *corev1.Pod) *breach {
 	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return &breach{"pod", fmt.Sprintf("static pod %s/%s of node %s took the room that was held for", pod.Namespace, pod.Name, pod.Spec.NodeName)}
 	}
-	return &breach{"pod", fmt.Sprintf("pod %s/%s, bound by %s to node %s, took the room that was held for",
+	return &breach{"pod", fmt.Sprintf("pod %s/%s, whose schedulerName is %s, was put on node %s by others and took the room that was held for",
 		pod.Namespace, pod.Name, pod.Spec.SchedulerName, pod.Spec.NodeName)}
 }
 

@@ -77,7 +77,7 @@ func TestPodThatOthersPutOnHeldRoomBreaksAsFewHoldsAsItTakes(t *testing.T) {
 				t.Errorf("%v broken holds are counted, want %d", got, len(tc.want))
 			}
 			for _, name := range tc.want {
-				want := []string{"HoldBroken: pod team-a/x, bound by default-scheduler to node node-0, took the room that was held for 1 pod of the job; another node is looked for"}
+				want := []string{"HoldBroken: pod team-a/x, whose schedulerName is default-scheduler, was put on node node-0 by others and took the room that was held for 1 pod of the job; another node is looked for"}
 				if diff := cmp.Diff(want, s.wishes.notes[name]); diff != "" {
 					t.Errorf("events of %s (-want +got):\n%s", name, diff)
 				}

@@ -141,7 +141,8 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 		if err := j.deactivate(ctx, uid); err != nil {
 			return err
 		}
-		why.message += fmt.Sprintf("; it is deactivated after %d failed starts", *j.timing.BackoffLimit+1)
+		why.reason = deactivatedDueTo + kueue.WorkloadRequeuingLimitExceeded
+		why.message = fmt.Sprintf("it failed to start %d times in a row, the last time: %s", *j.timing.BackoffLimit+1, why.message)
 		why.backOff = false
 	}
 	err := j.change(ctx, uid, func(wl *kueue.Workload) {

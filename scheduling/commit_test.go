@@ -3,12 +3,15 @@ package scheduling
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -116,8 +119,17 @@ func TestBackOffDoublesUpToItsBoundAndThenTheJobIsDeactivated(t *testing.T) {
 	if err := j.writeEviction(t.Context(), of.Owner.UID, why); err != nil {
 		t.Fatal(err)
 	}
-	if *latest(t, j, wl).Spec.Active {
+	got := latest(t, j, wl)
+	if *got.Spec.Active {
 		t.Error("it is tried a fifth time")
+	}
+	c := apimeta.FindStatusCondition(got.Status.Conditions, kueue.WorkloadEvicted)
+	if c == nil || c.Reason != "DeactivatedDueToRequeuingLimitExceeded" || c.Message != "it failed to start 5 times in a row, the last time: late" {
+		t.Errorf("it is evicted as %+v", c)
+	}
+	s.read(suspended(of), got, nil)
+	if want, got := "spec.active is false, because it failed to start 5 times", s.entry(of).blocked; got == nil || !strings.Contains(got.Message, want) {
+		t.Errorf("it waits because of %v, want %q", got, want)
 	}
 }
 
@@ -245,4 +257,28 @@ func jobSetOf(j *workload.Job) *jobset.JobSet {
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, rj)
 	}
 	return js
+}
+
+func TestTimeThatAJobRanIsNotCountedAsWaiting(t *testing.T) {
+	of := job("a", set("node", 0, 1, 8))
+	of.Created = epoch0
+	evicted := func(status metav1.ConditionStatus, at time.Duration) []metav1.Condition {
+		return []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: status, LastTransitionTime: metav1.NewTime(epoch0.Add(at))}}
+	}
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		want       time.Duration
+	}{
+		"never evicted":                    {nil, 0},
+		"evicted":                          {evicted(metav1.ConditionTrue, time.Hour), time.Hour},
+		"admitted since it was evicted":    {evicted(metav1.ConditionFalse, time.Hour), 0},
+		"evicted before it was made again": {evicted(metav1.ConditionTrue, -time.Hour), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wl := &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: tc.conditions}}
+			if got := waitsSince(admission{job: of, workload: wl}).Sub(epoch0); got != tc.want {
+				t.Errorf("it waits since %s, want %s", got, tc.want)
+			}
+		})
+	}
 }

@@ -150,7 +150,9 @@ func (e *entry) neverReady(now time.Time, timeout time.Duration) (phase int, ove
 	return 0, false
 }
 
-const released = "all are released and the job is tried again"
+// released does not say what comes next: whether the job is tried again or
+// deactivated is decided when its eviction is written.
+const released = "all are released"
 
 // overran says that the job has been admitted for longer in all than it may
 // be, and how long it may.

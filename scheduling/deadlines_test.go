@@ -76,7 +76,7 @@ func TestReadyTimeout(t *testing.T) {
 			wait(0)
 			s.become(true, bound[:3]...)
 			wait(30 * time.Minute)
-		}, want: "only 3 of 4 pods became ready within 30m0s on their nodes; all are released and the job is tried again"},
+		}, want: "only 3 of 4 pods became ready within 30m0s on their nodes; all are released"},
 		"and not a second earlier": {live: func(s *scene, j *workload.Job, wait func(time.Duration)) {
 			bound := all(s, j)
 			wait(0)
@@ -95,7 +95,7 @@ func TestReadyTimeout(t *testing.T) {
 				s.t.Fatalf("updating: %v", err)
 			}
 			wait(30 * time.Minute)
-		}, want: "only 3 of 4 pods became ready within 30m0s on their nodes; pod first-0 waits: ImagePullBackOff, no such image; all are released and the job is tried again"},
+		}, want: "only 3 of 4 pods became ready within 30m0s on their nodes; pod first-0 waits: ImagePullBackOff, no such image; all are released"},
 		"a pod that is unready later evicts nothing": {live: func(s *scene, j *workload.Job, wait func(time.Duration)) {
 			bound := all(s, j)
 			s.become(true, bound[0])
@@ -124,7 +124,7 @@ func TestReadyTimeout(t *testing.T) {
 			wait(0)
 			s.bindAll(pod(j, "node", 0, "second-0"))
 			wait(10 * time.Minute)
-		}, want: "only 3 of 4 pods became ready within 30m0s on their nodes; all are released and the job is tried again"},
+		}, want: "only 3 of 4 pods became ready within 30m0s on their nodes; all are released"},
 		"while a pod is missing the start is late, not the readiness": {live: func(s *scene, j *workload.Job, wait func(time.Duration)) {
 			bound := all(s, j)
 			wait(0)
@@ -178,7 +178,7 @@ func TestReadyTimeout(t *testing.T) {
 					s.t.Fatalf("it is %s before its time is up", got)
 				}
 				wait(time.Second)
-			}, want: "only 1 of 4 pods became ready within 30m0s on their nodes; all are released and the job is tried again"},
+			}, want: "only 1 of 4 pods became ready within 30m0s on their nodes; all are released"},
 		"a first phase that runs long does not trip it": {
 			sets: []workload.PodSet{set("init", 0, 1, 1), set("node", 1, 4, 1)},
 			live: func(s *scene, j *workload.Job, wait func(time.Duration)) {

@@ -61,8 +61,8 @@ type Timing struct {
 	// BackoffBase, doubled for each failed start up to BackoffMax, is how long
 	// a job waits that did not start.
 	BackoffBase, BackoffMax time.Duration
-	// BackoffLimit is the number of failed starts after which a job is
-	// deactivated; nil means never.
+	// BackoffLimit is how often in a row a job is tried again before it is
+	// deactivated; nil means for ever.
 	BackoffLimit *int32
 }
 

@@ -108,6 +108,11 @@ func (o Options) foreignPod(pod *corev1.Pod) *reason.Reason {
 	if o.SchedulerNames.Has(pod.Spec.SchedulerName) {
 		return nil
 	}
+	if pod.Spec.SchedulerName == corev1.DefaultSchedulerName {
+		// The API server writes that name where the user wrote none.
+		return reason.New(reason.ForeignScheduler, "pod %s has the schedulerName %s, which is not Muster's: create it with one of Muster's (%s)",
+			pod.Name, corev1.DefaultSchedulerName, profiles(o.SchedulerNames))
+	}
 	return reason.New(reason.ForeignScheduler, "pod %s names the scheduler %s, not one of Muster's (%s)",
 		pod.Name, pod.Spec.SchedulerName, profiles(o.SchedulerNames))
 }

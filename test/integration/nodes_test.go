@@ -65,7 +65,7 @@ var nodeScenarios = []scenario{
 		e.Node(t, "node-2", 8)
 		e.node(t, "node-0", unready)
 		e.delete(t, e.podOn(t, js, "node-0"))
-		e.event(t, js, "NodeLost", "node node-0 did not return in 1s; another one is looked for, for 1 pod")
+		e.event(t, js, "NodeLost", "node node-0 has been not ready for 1s; another one is looked for, for 1 pod")
 		e.runs(t, js, 2)
 		e.podOn(t, js, "node-1")
 		e.podOn(t, js, "node-2")
@@ -137,7 +137,7 @@ var nodeScenarios = []scenario{
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.event(t, js, "HoldBroken", fmt.Sprintf("pod %s/x, bound by other-scheduler to node node-0, took the room that was held for 1 pod", e.namespace))
+		e.event(t, js, "HoldBroken", fmt.Sprintf("pod %s/x, whose schedulerName is other-scheduler, was put on node node-0 by others and took the room that was held for 1 pod", e.namespace))
 		if got := brokenHolds(t); got != before+1 {
 			t.Errorf("%v broken holds are counted, want 1 more than %v", got, before)
 		}

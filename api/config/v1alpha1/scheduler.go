@@ -126,8 +126,8 @@ type Admission struct {
 type Requeue struct {
 	BackoffBase metav1.Duration `json:"backoffBase"`
 	BackoffMax  metav1.Duration `json:"backoffMax"`
-	// LimitCount is the number of failures after which the job is deactivated;
-	// nil (null in the file) means never.
+	// LimitCount is how often in a row the job is tried again before it is
+	// deactivated; nil (null in the file) means for ever.
 	LimitCount *int32 `json:"limitCount"`
 }
 
