@@ -74,8 +74,10 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		e.workload = wl
 	}
 	if e.holdsCapacity() {
+		e.stale = !sameSize(e.job, job)
 		job = l.keepAdmitted(e, job)
 	} else {
+		e.stale = false
 		changed = changed || !sameRequest(e.job, job)
 	}
 	e.setJob(job)

@@ -330,3 +330,25 @@ func TestAnAdmittedJobThatCannotBeReadAnyMoreCanStillBeParked(t *testing.T) {
 		t.Errorf("it is %s, and %v is to be done", s.state(j), got.do)
 	}
 }
+
+func TestAJobThatChangedItsQueueIsNotAdmittedToTheOldOneAgain(t *testing.T) {
+	s := testScene(t, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 1, 8)), []string{"node-0"})
+	elsewhere := with(j, func(j *workload.Job) { j.Queue = "other" })
+	if s.read(elsewhere, nil, nil); s.state(j) != Leaving {
+		t.Fatalf("it is %s", s.state(j))
+	}
+	stopped := suspended(elsewhere)
+	s.read(stopped, s.workloadOfJob(stopped), nil)
+	clear(s.wishes.synced)
+	s.left(j.Owner.UID)
+	if s.state(j) != Pending || s.isHead(j) {
+		t.Fatalf("it is %s, and first of its old queue: %v", s.state(j), s.isHead(j))
+	}
+	if s.wishes.synced[keyOf(j.Owner)] == 0 {
+		t.Error("nobody reads it again")
+	}
+	if s.read(stopped, nil, nil); !s.isHead(j) || s.entry(j).job.Queue != "other" {
+		t.Errorf("it cannot start in queue %s", s.entry(j).job.Queue)
+	}
+}

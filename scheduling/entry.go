@@ -25,6 +25,9 @@ type entry struct {
 	// blocked is a reason that the job itself gives (it cannot be read, it is
 	// deactivated); quota and nodes are not asked while it is set.
 	blocked *reason.Reason
+	// stale: the job asks for something else than job says, which is what it
+	// was admitted with; it is read again before it is admitted again.
+	stale bool
 	// requeueAt is when a job that failed to start may be tried again.
 	requeueAt time.Time
 	// version counts the changes of the job; a plan made for an older version

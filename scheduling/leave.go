@@ -92,6 +92,9 @@ func (l *Ledger) left(uid types.UID) {
 		e.assignment, e.lateSince, e.tried = nil, time.Time{}, 0
 		e.requeueAt = requeueAt(e.workload)
 		l.enqueue(e)
+		if e.stale {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
 		l.released(queue)
 		l.roomCame(true)
 	}

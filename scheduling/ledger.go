@@ -176,11 +176,11 @@ func (l *Ledger) next() *bucket {
 }
 
 // startable says that nothing but quota and nodes stands against the job: it
-// can be read, has a Workload to write to, and no pod of an earlier life is
+// can be read, and has been as it is now, has a Workload to write to, and no pod of an earlier life is
 // still on a node. One that was created running is suspended first: it is
 // resumed with what its flavors inject, and its pods are made anew.
 func (e *entry) startable() bool {
-	return e.workload != nil && e.blocked == nil && !e.ended && !e.occupied() && (e.job.Suspended || e.job.Gated)
+	return e.workload != nil && e.blocked == nil && !e.stale && !e.ended && !e.occupied() && (e.job.Suspended || e.job.Gated)
 }
 
 // refuse records why a job cannot start, and with it its bucket, and what can
