@@ -25,9 +25,9 @@ const (
 	failedCreate = "FailedCreate"
 )
 
-// refusal is what was last said, since a job was admitted, by those who create
-// its pods, of why they could not: a ResourceQuota, Pod Security, a webhook. It
-// is empty where nobody said anything, or it cannot be read.
+// refusal is what was last said by those who create a job's pods of why they
+// could not: a ResourceQuota, Pod Security, a webhook. What was said before the
+// job was admitted is marked as such. It is empty where nobody said anything, or it cannot be read.
 func (j *Jobs) refusal(ctx context.Context, of lapse) string {
 	message, err := j.lastRefusal(ctx, of)
 	if err != nil {
@@ -49,7 +49,8 @@ func (j *Jobs) lastRefusal(ctx context.Context, of lapse) (string, error) {
 		return "", fmt.Errorf("listing events: %w", err)
 	}
 	// Events have the time in seconds.
-	newest, message := of.admitted.Truncate(time.Second), ""
+	var newest time.Time
+	message := ""
 	for i := range list.Items {
 		ev := &list.Items[i]
 		if at := lastSeen(ev); creators.Has(ev.InvolvedObject.UID) && !at.Before(newest) {
@@ -59,7 +60,13 @@ func (j *Jobs) lastRefusal(ctx context.Context, of lapse) (string, error) {
 	for _, head := range []string{"(combined from similar events): ", "Error creating: "} {
 		message = strings.TrimPrefix(message, head)
 	}
-	return shorten(message), nil
+	message = shorten(message)
+	if message != "" && newest.Before(of.admitted.Truncate(time.Second)) {
+		// Who tells much of one object is silenced by its own client for
+		// minutes, so the last word may be that of an earlier start.
+		message += ", told at " + newest.UTC().Format(time.RFC3339) + ", before this start"
+	}
+	return message, nil
 }
 
 // creators are the UIDs of the objects that create a job's pods: those that are
