@@ -105,6 +105,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	if job.PodOwnerUID != "" && l.podOwners[job.PodOwnerUID] != job.Owner.UID {
 		l.ownedBy(e, job.PodOwnerUID)
 		l.adopt(job.PodOwnerUID)
+		l.found(job.Pods)
 	}
 	switch {
 	case job.Finish != nil || job.Deleting:

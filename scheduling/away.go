@@ -245,6 +245,7 @@ func (l *Ledger) abandon(e *entry, slots []*slot, a *absence, now time.Time) int
 // its node as a pod without a slot.
 func (l *Ledger) desert(e *entry, s *slot) {
 	delete(e.seats, s.pod.UID)
+	delete(l.sitters, s.pod.UID)
 	e.unplaced[s.pod.UID] = s.pod
 	s.pod, s.bound = nil, false
 	l.lose(e, s)

@@ -352,3 +352,129 @@ func TestAJobThatChangedItsQueueIsNotAdmittedToTheOldOneAgain(t *testing.T) {
 		t.Errorf("it cannot start in queue %s", s.entry(j).job.Queue)
 	}
 }
+
+// ofGroup is a pod of a group of two pods, each of 8 GPUs.
+func ofGroup(group, name string) *corev1.Pod {
+	return (&worldGroup{size: 2, gpus: 8}).pod(group, name)
+}
+
+// relabel is the pod after its group label was changed; empty takes it away.
+func relabel(p *corev1.Pod, group string) *corev1.Pod {
+	p = p.DeepCopy()
+	delete(p.Labels, workload.KueueGroupLabel)
+	if group != "" {
+		p.Labels[workload.KueueGroupLabel] = group
+	}
+	return p
+}
+
+// groupOf is the job of a group as its pods make it.
+func groupOf(pods ...*corev1.Pod) *workload.Job {
+	owner, _ := workload.PodJob(pods[0])
+	ps := set(workload.RoleOf(pods[0]), 0, int32(len(pods)), 8)
+	ps.PodsPerReplica = ps.Count
+	return &workload.Job{Owner: owner, Queue: "main", Gated: true, PodOwnerUID: owner.UID, PodSets: []workload.PodSet{ps}}
+}
+
+func TestRunningPodThatIsRelabelledIsChargedToItsGroupUntilItIsGone(t *testing.T) {
+	for _, to := range []string{"", "other"} {
+		s := testScene(t, 16, 8, 8)
+		first, second := ofGroup("g", "first"), ofGroup("g", "second")
+		j := s.admitted(groupOf(first, second), []string{"node-0", "node-1"})
+		bound := s.bindAll(first, second)
+		now := relabel(bound[0], to)
+		if err := s.watched.UpdatePod(s.logger, bound[0], now); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.used(); got != 16 {
+			t.Errorf("relabelled to %q: %d GPUs are charged while both pods run, want 16", to, got)
+		}
+		s.stop(j, eviction{reason: kueue.WorkloadDeactivated})
+		s.stopped(j.Owner.UID)
+		s.gone(bound[1])
+		if got := s.read(suspended(j), nil, nil); got.do == doRequeue {
+			t.Errorf("relabelled to %q: the job is off its nodes while a pod of it runs", to)
+		}
+		s.gone(now)
+		if got := s.read(suspended(j), nil, nil); got.do != doRequeue {
+			t.Errorf("relabelled to %q: the job needs %d when its last pod is gone, want a requeue", to, got.do)
+		}
+		s.left(j.Owner.UID)
+		if got := s.used(); got != 0 {
+			t.Errorf("relabelled to %q: %d GPUs stay charged", to, got)
+		}
+	}
+}
+
+func TestWaitingPodThatIsRelabelledLeavesItsSlotToTheNext(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	first, second := ofGroup("g", "first"), ofGroup("g", "second")
+	j := s.admitted(groupOf(first, second), []string{"node-0", "node-1"})
+	s.Seen(first)
+	s.Seen(second)
+	now := relabel(first, "other")
+	s.relabelled(first, now)
+	s.Seen(now)
+	if ok, _ := s.MayEnter(second); ok {
+		t.Error("the other pod is let in although its gang is not complete")
+	}
+	s.Seen(ofGroup("g", "third"))
+	if ok, why := s.MayEnter(second); !ok {
+		t.Errorf("the gang is complete again, and its pod is not let in: %s", why)
+	}
+	if ok, _ := s.MayEnter(now); ok {
+		t.Error("the pod is let in although its new group is not admitted")
+	}
+	if got := s.state(j); got != Admitted {
+		t.Errorf("the group is %s", got)
+	}
+}
+
+func TestPodThatIsRelabelledWhileItIsScheduledLeavesItsSlotWhenItIsGivenBack(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	first, second := ofGroup("g", "first"), ofGroup("g", "second")
+	j := s.admitted(groupOf(first, second), []string{"node-0", "node-1"})
+	s.Seen(first)
+	s.Seen(second)
+	s.take(first)
+	now := relabel(first, "other")
+	s.relabelled(first, now)
+	s.Seen(now)
+	if node, _ := s.NodeFor(first); node == "" {
+		t.Error("it has lost its node while it is being scheduled")
+	}
+	s.GiveBack(first, false)
+	s.Seen(ofGroup("g", "third"))
+	for i := range 2 {
+		if sl := s.slot(j, groupOf(first).PodSets[0].Name, i); sl.pod == nil || sl.pod.Labels[workload.KueueGroupLabel] != "g" {
+			t.Errorf("slot %d has the pod %v", i, sl.pod)
+		}
+	}
+}
+
+func TestPodOnANodeLetsNoOtherPodOfItsGroupIn(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	first, second := onNode(ofGroup("g", "first"), "node-0"), ofGroup("g", "second")
+	j := groupOf(first, second)
+	if err := s.watched.AddPod(s.logger, first); err != nil {
+		t.Fatal(err)
+	}
+	s.Unmanaged(j.Owner.UID)
+	if ok, _ := s.MayEnter(second); ok {
+		t.Error("the scheduler lets it in before the Ledger hears of it")
+	}
+	s.Seen(second)
+	if ok, _ := s.MayEnter(second); ok {
+		t.Error("it is let in before its group is read")
+	}
+	if s.wishes.synced[keyOf(j.Owner)] == 0 {
+		t.Error("its group is not read")
+	}
+	s.read(with(j, func(j *workload.Job) { j.Pods = []*corev1.Pod{first, second} }), s.workloadOfJob(j), nil)
+	if ok, _ := s.MayEnter(second); ok {
+		t.Error("it is let in before its group is admitted")
+	}
+	if p := s.entry(j).unplaced[first.UID]; p == nil {
+		t.Error("the pod on the node is not known to its group")
+	}
+}

@@ -134,5 +134,6 @@ func (l *Ledger) GiveBack(pod *corev1.Pod, replan bool) (managed bool) {
 	default:
 		l.holdAgain(e, s)
 	}
+	l.leftUnbound(e, s)
 	return true
 }

@@ -35,6 +35,8 @@ type Ledger struct {
 	// podOwners maps the UID in a pod's label (its JobSet's) to the job; an
 	// empty value marks an owner that Muster does not manage.
 	podOwners map[types.UID]types.UID
+	// sitters are the jobs that pods have a slot of, by the pods' UIDs.
+	sitters map[types.UID]*entry
 	// strays are gated pods whose owner is not known yet, by that owner's UID.
 	strays map[types.UID]map[types.UID]*corev1.Pod
 	// namespaces are the labels of each namespace.
@@ -107,6 +109,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		quota:      quota.New(),
 		jobs:       map[types.UID]*entry{},
 		podOwners:  map[types.UID]types.UID{},
+		sitters:    map[types.UID]*entry{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
 		away:       map[string]*absence{},

@@ -23,15 +23,22 @@ const (
 )
 
 // jobOf finds the job of a pod, and the slot that its labels name. Labels can
-// be written by anyone, so a pod is at most a member of a job of its namespace.
+// be written by anyone, so a pod is at most a member of a job of its namespace,
+// and one that has a slot keeps it, whatever is written on it later: its room is
+// charged to that job.
 func (l *Ledger) jobOf(pod *corev1.Pod) (membership, *entry, workload.Slot) {
 	owner, w, ok := workload.SlotOf(pod)
+	if e := l.sitters[pod.UID]; e != nil {
+		return member, e, w
+	}
 	if !ok {
 		return foreign, nil, w
 	}
 	uid, known := l.podOwners[owner]
 	switch {
 	case !known:
+		return stray, nil, w
+	case uid == "" && asksAnew(pod):
 		return stray, nil, w
 	case uid == "":
 		return foreign, nil, w
@@ -44,6 +51,17 @@ func (l *Ledger) jobOf(pod *corev1.Pod) (membership, *entry, workload.Slot) {
 		return foreign, nil, w
 	}
 	return member, e, w
+}
+
+// asksAnew says that a pod which no job owns waits in a queue. That its group
+// was let go, whose pods were all on nodes by then, is not meant for it: the
+// group is to be read again before it is let in.
+func asksAnew(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Labels[workload.QueueLabel] == "" {
+		return false
+	}
+	_, alone := workload.PodJob(pod)
+	return alone
 }
 
 // slotIn is the slot that a pod names, in which a group's pod is found by its
@@ -71,6 +89,49 @@ func (l *Ledger) Seen(pod *corev1.Pod) {
 			delete(l.podOwners, owner.UID)
 		}
 	}
+	l.record(pod)
+}
+
+// relabelled takes a pod from the job that its labels named before. A slot is
+// taken from it only where the pod is not on a node or on its way there; it is
+// told before the new version is.
+func (l *Ledger) relabelled(old, pod *corev1.Pod) {
+	before, _, was := workload.SlotOf(old)
+	if after, _, is := workload.SlotOf(pod); was == is && before == after {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unstray(old)
+	if m, e, _ := l.jobOf(old); m == member {
+		l.effects.Sync(keyOf(e.job.Owner))
+		delete(e.unplaced, old.UID)
+		if s, seated := e.seats[old.UID]; seated {
+			if s.occupied() {
+				return
+			}
+			l.vacate(e, s)
+		}
+		l.enqueue(e)
+	}
+	if m, _, _ := l.jobOf(pod); m == foreign {
+		l.effects.Activate([]*corev1.Pod{pod})
+	}
+}
+
+// leftUnbound takes the slot from a pod that was given back, if its labels have
+// come to name another job while the scheduler had it.
+func (l *Ledger) leftUnbound(e *entry, s *slot) {
+	pod := s.pod
+	if pod == nil || s.occupied() {
+		return
+	}
+	if owner, _, ok := workload.SlotOf(pod); ok && l.podOwners[owner] == e.job.Owner.UID {
+		return
+	}
+	l.vacate(e, s)
+	l.effects.Sync(keyOf(e.job.Owner))
+	l.enqueue(e)
 	l.record(pod)
 }
 
@@ -242,6 +303,20 @@ func (l *Ledger) Unmanaged(podOwner types.UID) {
 	}
 	l.podOwners[podOwner] = ""
 	l.adopt(podOwner)
+}
+
+// found takes in the pods of a job that are on nodes already, which nobody told
+// of it while its pods were let go. One that is assumed there is told when it is
+// bound.
+func (l *Ledger) found(pods []*corev1.Pod) {
+	for _, p := range pods {
+		if assumed, err := l.cache.IsAssumedPod(p); p.Spec.NodeName == "" || err != nil || assumed {
+			continue
+		}
+		if have, err := l.cache.GetPod(p); err == nil {
+			l.record(have)
+		}
+	}
 }
 
 // isUnmanaged says that pods of podOwner were let go.

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -17,6 +18,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -37,8 +39,9 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	if err != nil {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
-	if managed && job.Gated && !job.Suspended && !j.ledger.knows(job.Owner.UID) {
-		// A pod of it is on a node. If it was not admitted, it is none of ours.
+	if managed && job.Gated && !job.Suspended && !waits(job) && !j.ledger.knows(job.Owner.UID) {
+		// Its pods are on nodes. If it was not admitted, it is none of ours. While
+		// one waits it is: a pod that others put onto a node lets no other in.
 		managed, err = j.claimed(ctx, job.Owner)
 		if err != nil {
 			return err
@@ -75,6 +78,9 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 			return err
 		}
 	}
+	if no == nil && job.Gated && !claimsAdmission(wl) && !j.ledger.isCharged(job.Owner.UID) {
+		no = runsAlready(job)
+	}
 	if no == nil && job.Finish == nil && !job.Deleting && !j.ledger.isCharged(job.Owner.UID) {
 		if no, err = j.renderer.Render(ctx, job); err != nil {
 			return err
@@ -97,6 +103,22 @@ func (j *Jobs) claimed(ctx context.Context, owner workload.Owner) (bool, error) 
 	default:
 		return false, fmt.Errorf("reading Workload %s: %w", key, err)
 	}
+}
+
+// waits says that a pod of a gated job is not on a node yet.
+func waits(job *workload.Job) bool {
+	return slices.ContainsFunc(job.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
+}
+
+// runsAlready is the reason against a job that is not admitted and has a pod on
+// a node, where others put it.
+func runsAlready(job *workload.Job) *reason.Reason {
+	for _, p := range job.Pods {
+		if p.Spec.NodeName != "" {
+			return reason.New(reason.WaitingForPods, "pod %s is on node %s without having been admitted; the group starts when it is gone", p.Name, p.Spec.NodeName)
+		}
+	}
+	return nil
 }
 
 // isGone says that an object does not exist, or that the API does not even have

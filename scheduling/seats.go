@@ -41,7 +41,7 @@ func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
 			continue
 		}
 		delete(e.unplaced, pod.UID)
-		e.seats[pod.UID] = s
+		e.seats[pod.UID], l.sitters[pod.UID] = s, e
 		s.pod = pod
 		if s.done {
 			// Its Job makes it again: the slot's room was given away, so a new
@@ -91,6 +91,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 // is leaving, and passes to a pod that has come for it meanwhile.
 func (l *Ledger) vacate(e *entry, s *slot) {
 	delete(e.seats, s.pod.UID)
+	delete(l.sitters, s.pod.UID)
 	s.pod, s.bound, s.inFlight, s.reserved, s.failures = nil, false, false, false, 0
 	l.holdAgain(e, s)
 	if e.state == Leaving {
@@ -161,6 +162,7 @@ func (l *Ledger) replan(e *entry) {
 func (l *Ledger) unseat(e *entry) {
 	for uid, s := range e.seats {
 		e.unplaced[uid] = s.pod
+		delete(l.sitters, uid)
 	}
 	clear(e.seats)
 	e.sets = nil

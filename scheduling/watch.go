@@ -31,6 +31,9 @@ import (
 // own informers; nodes come by way of the cache.
 func watchCluster(l *Ledger, f informers.SharedInformerFactory) error {
 	_, err := f.Core().V1().Pods().Informer().AddEventHandler(handler(func(old, pod *corev1.Pod) {
+		if old != nil && pod.Spec.NodeName == "" {
+			l.relabelled(old, pod)
+		}
 		l.Seen(pod)
 	}, l.Deleted))
 	if err != nil {

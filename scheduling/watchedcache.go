@@ -45,6 +45,7 @@ func (c watchedCache) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 // UpdatePod tells of changes of a pod that is on a node.
 func (c watchedCache) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error {
 	err := c.Cache.UpdatePod(logger, old, pod)
+	c.ledger.relabelled(old, pod)
 	c.ledger.bound(pod)
 	if takesDifferentRoom(old, pod) {
 		c.ledger.departed(old)
