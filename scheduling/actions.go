@@ -56,6 +56,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 		default:
 			e = newEntry(job)
 			e.requeueAt = requeueAt(wl)
+			e.said = saidBefore(wl, l.clock.Now())
 			l.jobs[job.Owner.UID] = e
 		}
 	}

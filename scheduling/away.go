@@ -206,7 +206,7 @@ func (l *Ledger) giveUpNodes(grace time.Duration) {
 		}
 		for e, slots := range l.slotsOn(name) {
 			if n := l.abandon(e, slots, a, now); n > 0 {
-				l.effects.Note(e.job, "NodeLost", fmt.Sprintf("node %s has been %s for %s; another one is looked for, for %s", name, a.what(), grace, amount(0, n)))
+				l.effects.Note(e.job, noteNodeLost, fmt.Sprintf("node %s has been %s for %s; another one is looked for, for %s", name, a.what(), grace, amount(0, n)))
 			}
 		}
 		if a.short {

@@ -199,7 +199,7 @@ func (l *Ledger) inspect(node string, why *breach) {
 		metrics.HoldsBroken.WithLabelValues(why.reason).Add(float64(n))
 		message := fmt.Sprintf("%s %s of the job; another node is looked for", why.what, amount(0, n))
 		l.logger.V(2).Info("Holds were broken", "job", e.job.Owner.NamespacedName, "node", node, "why", message)
-		l.effects.Note(e.job, "HoldBroken", message)
+		l.effects.Note(e.job, noteHoldBroken, message)
 	}
 }
 

@@ -64,6 +64,9 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 		j.note(a.job, "Admitted", message)
 		return nil
 	case result == wrote:
+		if a.state == Admitted && !equality.Semantic.DeepEqual(a.workload.Status.Admission, wl.Status.Admission) {
+			j.note(a.job, "Replanned", "some of its pods have other nodes now: "+a.message)
+		}
 		return nil
 	case result == refused && a.state == Admitting:
 		klog.FromContext(ctx).V(2).Info("Admission taken back, its write was refused", "workload", klog.KObj(a.workload), "err", err.Error())

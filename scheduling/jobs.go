@@ -141,16 +141,20 @@ func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.Namespa
 // keeps the first message, and the numbers in ours change.
 func (j *Jobs) note(job *workload.Job, why, message string) {
 	const most = 8
+	kind := corev1.EventTypeNormal
+	if why == noteNodeLost || why == noteHoldBroken {
+		kind = corev1.EventTypeWarning
+	}
 	if len(job.Pods) > 0 {
 		for _, pod := range job.Pods[:min(most, len(job.Pods))] {
-			j.recorder.Event(pod, corev1.EventTypeNormal, why, message)
+			j.recorder.Event(pod, kind, why, message)
 		}
 		return
 	}
 	o := job.Owner
 	j.recorder.Event(&corev1.ObjectReference{
 		APIVersion: o.GroupVersion().String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-	}, corev1.EventTypeNormal, why, message)
+	}, kind, why, message)
 }
 
 func keyOf(o workload.Owner) JobKey {

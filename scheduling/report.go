@@ -139,6 +139,19 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	}
 }
 
+// saidBefore is what an earlier scheduler has told of a job that waits, so that
+// a restart does not tell it again.
+func saidBefore(wl *kueue.Workload, now time.Time) said {
+	if wl == nil {
+		return said{}
+	}
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return said{}
+	}
+	return said{event: "Pending", why: reason.Reason{Class: reason.Class(c.Reason), Message: c.Message}, at: now}
+}
+
 // saysPending is what a Workload says of why it waits.
 func saysPending(wl *kueue.Workload) reason.Reason {
 	if wl != nil {

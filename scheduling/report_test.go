@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -128,5 +130,25 @@ func TestAdmittedJobThatMissesANodeSaysSoUntilItHasOne(t *testing.T) {
 	s.mu.Unlock()
 	if lines, _ := s.picture(epoch0); len(lines) != 0 {
 		t.Errorf("with a node it says %+v", lines)
+	}
+}
+
+func TestRestartDoesNotTellAgainWhatTheWorkloadSays(t *testing.T) {
+	s := testScene(t, 8, 8)
+	j := job("waits", set("node", 0, 1, 16))
+	wl := s.workloadOfJob(j, func(wl *kueue.Workload) {
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: string(reason.ExceedsMaxQuota), Message: "needs 16 GPUs",
+		})
+	})
+	s.read(j, wl, nil)
+	want := said{event: "Pending", why: reason.Reason{Class: reason.ExceedsMaxQuota, Message: "needs 16 GPUs"}, at: s.clock.Now()}
+	if got := s.entry(j).said; got != want {
+		t.Errorf("it was told %+v, want %+v", got, want)
+	}
+	fresh := job("fresh", set("node", 0, 1, 16))
+	s.read(fresh, s.workloadOfJob(fresh), nil)
+	if got := s.entry(fresh).said; got != (said{}) {
+		t.Errorf("a job that nothing was said of was told %+v", got)
 	}
 }

@@ -6,6 +6,12 @@ import (
 	"strings"
 )
 
+// The events that warn: something went wrong with a node.
+const (
+	noteNodeLost   = "NodeLost"
+	noteHoldBroken = "HoldBroken"
+)
+
 // amount says how much a job is: its GPUs, or its pods where it has none.
 func amount(gpus, pods int64) string {
 	switch {
