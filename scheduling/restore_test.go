@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/workload"
@@ -104,5 +106,27 @@ func TestRestartGivesASlotToThePodThatIsOnItsNodeBeforeItsReplacement(t *testing
 		if sl := after.slot(j, "node", 0); sl.lost() || string(sl.pod.UID) != names[0] {
 			t.Errorf("%q: the slot is %+v", names, *sl)
 		}
+	}
+}
+
+// The informer of pods may tell of a pod long before the admitted jobs are read:
+// the API is slow, or away. Its owner can be gone, and its job still be charged.
+func TestAPodOfAnAdmittedJobIsNoOrphanWhileJobsAreRestored(t *testing.T) {
+	before := testScene(t, 8, 8)
+	j := before.pending(job("a", set("node", 0, 1, 8)))
+	before.plan(j, []string{"node-0"})
+	wl := before.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted), before.admissionWritten(j))
+
+	s := testScene(t, 8, 8)
+	s.restored = false
+	s.restoring()
+	jobs := s.jobsOn(t, interceptor.Funcs{}, wl.DeepCopy())
+	p := pod(j, "node", 0, "a-pod")
+	p.Labels[jobset.JobSetNameKey] = j.Owner.Name
+	s.confirm(onNode(p, "node-0"))
+	jobs.freeOrphans(t.Context())
+	s.restore(goneOwner(wl, j.Owner), wl, nil)
+	if !s.entry(j).occupied() {
+		t.Error("the pod is on its node, and its job does not know")
 	}
 }

@@ -57,10 +57,16 @@ func (j *Jobs) freeOrphans(ctx context.Context) {
 			// The pod itself is there to be read, sooner or later.
 			continue
 		}
-		obj, name := podOwnerOf(pod, owner)
-		err := j.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, obj)
+		obj, of := podOwnerOf(pod, owner)
+		err := j.client.Get(ctx, of.NamespacedName, obj)
+		claimed := false
+		if isGone(err) && !j.ledger.isRestored() {
+			// A job whose owner is gone is charged until its pods are, and may be
+			// about to be restored.
+			claimed, err = j.claimed(ctx, of)
+		}
 		switch {
-		case err == nil && obj.GetUID() == owner:
+		case claimed, err == nil && obj.GetUID() == owner:
 		case err != nil && !isGone(err):
 			klog.FromContext(ctx).Error(err, "Looking for the owner of a pod", "pod", klog.KObj(pod))
 		default:
@@ -70,12 +76,15 @@ func (j *Jobs) freeOrphans(ctx context.Context) {
 }
 
 // podOwnerOf is an empty object of the kind by whose UID a pod names its job,
-// and its name: the Job that controls the pod, or the JobSet of its labels.
-func podOwnerOf(pod *corev1.Pod, owner types.UID) (client.Object, string) {
+// and which one it is: the Job that controls the pod, or the JobSet of its labels.
+func podOwnerOf(pod *corev1.Pod, owner types.UID) (client.Object, workload.Owner) {
+	of := workload.Owner{UID: owner, NamespacedName: types.NamespacedName{Namespace: pod.Namespace}}
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && ref.UID == owner {
-		return &batchv1.Job{}, ref.Name
+		of.GroupVersionKind, of.Name = batchv1.SchemeGroupVersion.WithKind("Job"), ref.Name
+		return &batchv1.Job{}, of
 	}
-	return &jobset.JobSet{}, pod.Labels[jobset.JobSetNameKey]
+	of.GroupVersionKind, of.Name = jobset.SchemeGroupVersion.WithKind("JobSet"), pod.Labels[jobset.JobSetNameKey]
+	return &jobset.JobSet{}, of
 }
 
 // oldStrays are owners that are not known, each with a pod of its that is
