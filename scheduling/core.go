@@ -151,6 +151,8 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 	logger := klog.FromContext(ctx)
 	done, unserved := make(chan struct{}), make(chan struct{})
 	c.jobs.run(ctx)
+	c.effects.leads.Store(true)
+	context.AfterFunc(ctx, func() { c.effects.leads.Store(false) })
 	go func() {
 		if !c.jobs.isServed(kueue.SchemeGroupVersion.WithKind("Workload")) {
 			close(unserved)

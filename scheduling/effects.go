@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,8 @@ type asyncEffects struct {
 	back  map[types.UID]string
 	gone  map[types.UID]*corev1.Pod
 	notes []note
+	// leads: this process may tell the API something.
+	leads atomic.Bool
 
 	// admit, write and tell are set before the Ledger is used.
 	write   func(types.UID)
@@ -135,8 +138,10 @@ func (a *asyncEffects) run(ctx context.Context, handle fwk.Handle) {
 			}
 			handle.Activate(logger, pods)
 		}
-		for _, n := range notes {
-			a.tell(n.job, n.why, n.message)
+		if a.leads.Load() {
+			for _, n := range notes {
+				a.tell(n.job, n.why, n.message)
+			}
 		}
 	}
 }

@@ -46,10 +46,15 @@ func (j *Jobs) countUnmanaged() {
 		}
 		gpus[at] += workload.GPUs(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
 	}
-	metrics.UnmanagedGPUs.Reset()
 	for at, n := range gpus {
 		metrics.UnmanagedGPUs.WithLabelValues(at.namespace, at.reason).Set(float64(n))
 	}
+	for at := range j.unmanaged {
+		if _, still := gpus[at]; !still {
+			metrics.UnmanagedGPUs.DeleteLabelValues(at.namespace, at.reason)
+		}
+	}
+	j.unmanaged = gpus
 }
 
 // uncharged says of pods on nodes which are charged to nobody, and why.
