@@ -59,7 +59,7 @@ func (w *waitlist) put(b *bucket, c cure, now time.Time) {
 			w.dueSince = now
 		}
 		w.due.insert(b)
-		b.renewed = false
+		b.renewed, b.missed = false, false
 	case forQuota:
 		into(w.quota, c.queue, b)
 	case forRoom:
@@ -138,7 +138,11 @@ func (l *Ledger) cured(yes func(*bucket) bool, what ...waiting) {
 	now := l.clock.Now()
 	any := false
 	for _, b := range due {
-		if yes == nil || yes(b) {
+		switch {
+		case yes != nil && !yes(b):
+		case yes != nil && b.rests(now):
+			b.missed = true
+		default:
 			w.put(b, cure{}, now)
 			any = true
 		}
@@ -192,6 +196,10 @@ func (l *Ledger) roomCame(gpus bool) {
 	now := l.clock.Now()
 	for _, set := range w.room {
 		for b := range set {
+			if b.rests(now) {
+				b.missed = true
+				continue
+			}
 			w.put(b, cure{queue: b.cure.queue, lack: b.cure.lack}, now)
 		}
 	}
@@ -269,6 +277,7 @@ func (l *Ledger) podsCame(gpus bool) {
 // which came, and those of the first in each queue that wait for nodes, so that
 // their numbers are true.
 func (l *Ledger) renew() {
+	l.rested()
 	w := &l.waits
 	gpus, pods := w.gpuNews, w.podNews
 	w.gpuNews, w.podNews = false, false
@@ -302,4 +311,33 @@ func (w *waitlist) nextRenewal() *bucket {
 		}
 	}
 	return nil
+}
+
+// restShare is how much longer than its last plan took a job that is dear to
+// plan waits until it is planned again: so it keeps the scheduling goroutine for
+// a twentieth of the time at most.
+const restShare = 20
+
+// rest has a bucket wait whose plan took longer than a pass may. It is tried
+// again when the time is over, if room has come meanwhile.
+func (b *bucket) rest(now time.Time, took, budget time.Duration) {
+	b.restUntil = time.Time{}
+	if took > budget {
+		b.restUntil = now.Add(restShare * took)
+	}
+}
+
+func (b *bucket) rests(now time.Time) bool { return now.Before(b.restUntil) }
+
+// rested makes the buckets due that have rested and missed something.
+func (l *Ledger) rested() {
+	now := l.clock.Now()
+	for _, set := range l.waits.room {
+		for b := range set {
+			if b.missed && !b.rests(now) {
+				l.waits.put(b, cure{queue: b.cure.queue, lack: b.cure.lack}, now)
+				l.effects.Admit()
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"testing"
+	"time"
 
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
@@ -94,5 +95,43 @@ func TestWhatHappensDuringATryHasTheJobTriedAgain(t *testing.T) {
 				t.Errorf("it waits: %v", got)
 			}
 		})
+	}
+}
+
+func TestJobThatIsDearToPlanRestsBeforeRoomHasItPlannedAgain(t *testing.T) {
+	s := testScene(t, 8)
+	e := s.entry(s.pending(job("a", set("node", 0, 1, 8))))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, byRoom, no := e.spot.bucket, cure{wait: forRoom, queue: "cq"}, reason.New(reason.NoPlacement, "no")
+	seen := s.waits.seen
+	s.roomCame(false)
+	b.rest(s.clock.Now(), 100*time.Millisecond, 20*time.Millisecond)
+	if !s.refuse(e, e.version, seen, byRoom, no) || s.next() != nil {
+		t.Fatal("it is planned again at once")
+	}
+	s.roomCame(true)
+	s.clock.Step(1900 * time.Millisecond)
+	if s.rested(); s.next() != nil {
+		t.Error("it is planned again before it has rested")
+	}
+	s.clock.Step(200 * time.Millisecond)
+	if s.rested(); s.next() != b {
+		t.Error("it is not planned again, though room has come")
+	}
+	if !s.refuse(e, e.version, s.waits.seen, byRoom, no) {
+		t.Fatal("it is due")
+	}
+	if s.rested(); s.next() != nil {
+		t.Error("it is planned again, though nothing has happened since")
+	}
+	b.rest(s.clock.Now(), 100*time.Millisecond, 20*time.Millisecond)
+	if s.touch(); s.next() != b {
+		t.Error("a change of a queue waits for it to rest")
+	}
+	s.refuse(e, e.version, s.waits.seen, byRoom, no)
+	b.rest(s.clock.Now(), 10*time.Millisecond, 20*time.Millisecond)
+	if s.roomCame(false); s.next() != b {
+		t.Error("a job that is cheap to plan rests as well")
 	}
 }

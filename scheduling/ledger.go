@@ -204,10 +204,13 @@ func (l *Ledger) refuse(e *entry, version int, seen moves, c cure, why *reason.R
 		l.effects.Report()
 	}
 	b.whyUsed = w.seen.quota
-	if seen.queues != w.seen.queues || seen.quota != w.seen.quota || (c.wait == forRoom && seen.room != w.seen.room) {
+	now := l.clock.Now()
+	missed := c.wait == forRoom && seen.room != w.seen.room
+	if seen.queues != w.seen.queues || seen.quota != w.seen.quota || (missed && !b.rests(now)) {
 		return false
 	}
-	w.put(b, c, l.clock.Now())
+	w.put(b, c, now)
+	b.missed = missed
 	return true
 }
 

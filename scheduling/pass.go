@@ -273,6 +273,7 @@ func (p *pass) try(b *bucket) error {
 	fw, snap, why, err := p.framework(classes)
 	var plan placement.Assignment
 	c := cure{wait: forRoom, queue: queue}
+	var took time.Duration
 	if err == nil && why == nil {
 		started := l.clock.Now()
 		plan, why, err = p.planner.Plan(p.ctx, fw, snap, gang)
@@ -282,7 +283,8 @@ func (p *pass) try(b *bucket) error {
 				c.wait = forGPUs
 			}
 		}
-		metrics.PlanSeconds.Observe(l.clock.Since(started).Seconds())
+		took = l.clock.Since(started)
+		metrics.PlanSeconds.Observe(took.Seconds())
 	}
 
 	l.mu.Lock()
@@ -292,6 +294,7 @@ func (p *pass) try(b *bucket) error {
 		why = reason.New(reason.NoPlacement, "planning failed: %v", err)
 	}
 	if why != nil {
+		b.rest(l.clock.Now(), took, p.budget)
 		no(c, seen, why)
 		return nil
 	}

@@ -106,6 +106,10 @@ type bucket struct {
 	needsOthers, needsClaims bool
 	// renewed: it is among the renewals.
 	renewed bool
+	// restUntil is set when a plan took so long that pods must come first for a
+	// while; missed says that room has come meanwhile.
+	restUntil time.Time
+	missed    bool
 	// told is up to where its jobs have been told their reason's class.
 	told *rank
 }

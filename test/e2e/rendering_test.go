@@ -29,6 +29,7 @@ func TestRendering(t *testing.T) {
 	if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { c.holds(t) })
 	t.Cleanup(func() { tm.removeAll(t) })
 	tm.queueUp(t, "q", 32)
 	tm.inject(t)
