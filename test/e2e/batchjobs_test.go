@@ -241,7 +241,7 @@ func batchDeactivated(t *testing.T, tm batchTeam) {
 	before := uids(tm.runs(t, "train", 2))
 	tm.activate(t, "train", false)
 	tm.waits(t, "train", "Deactivated", "spec.active is false")
-	tm.usage(t, "q", 0, 0, 1)
+	tm.usage(t, "q", 0, 0, 0)
 	tm.activate(t, "train", true)
 	if after := uids(tm.runs(t, "train", 2)); len(after.Intersection(before)) > 0 {
 		t.Errorf("pods of before run: %v", after.Intersection(before))

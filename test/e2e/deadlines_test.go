@@ -118,5 +118,5 @@ func timeUp(t *testing.T, tm team) {
 	})
 	tm.waits(t, "bounded", "Deactivated", "because it has used up its maximum execution time of 15s")
 	tm.told(t, "bounded", "Suspended", "it has used up its maximum execution time of 15s")
-	tm.usage(t, "q", 0, 0, 1)
+	tm.usage(t, "q", 0, 0, 0)
 }

@@ -233,7 +233,7 @@ func initializer(t *testing.T, tm team) {
 
 	// Stopped and started again, it has no initializer to wait for.
 	tm.activate(t, "prepared", false)
-	tm.usage(t, "q", 8, 1, 1)
+	tm.usage(t, "q", 8, 1, 0)
 	tm.activate(t, "prepared", true)
 	tm.runs(t, "other", 1)
 	tm.end(t, "other")
@@ -266,7 +266,7 @@ func deactivated(t *testing.T, tm team) {
 	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c == nil || c.Status != metav1.ConditionTrue || c.Reason != kueue.WorkloadDeactivated {
 		t.Errorf("the condition Evicted is %+v", c)
 	}
-	tm.usage(t, "q", 0, 0, 1)
+	tm.usage(t, "q", 0, 0, 0)
 
 	tm.activate(t, "parked", true)
 	tm.runs(t, "parked", 2)

@@ -159,7 +159,7 @@ func deleteIt(t *testing.T, e *env, js *jobset.JobSet) {
 // time, and finish.
 func startsAgain(t *testing.T, e *env, js *jobset.JobSet) {
 	e.condition(t, js, kueue.WorkloadAdmitted, metav1.ConditionFalse, "NoReservation", "")
-	e.usage(t, "team", 0, 0, 1)
+	e.usage(t, "team", 0, 0, 0)
 	e.setActive(t, js, true)
 	e.runs(t, js, 2)
 	e.resumed(t, js, 2)
