@@ -1,14 +1,18 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -49,7 +53,7 @@ func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, e
 	if err != nil {
 		return nil, err
 	}
-	opts, err := schedulerOptions(c, api)
+	opts, err := schedulerOptions(ctx, c, api)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +137,13 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 	}), nil
 }
 
-func schedulerOptions(c *configv1alpha1.SchedulerConfiguration, api *rest.Config) (*options.Options, error) {
+func schedulerOptions(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api *rest.Config) (*options.Options, error) {
 	opts := options.NewOptions()
 	gates := map[string]bool{
 		// A pod that waits at Permit would cost a status write each time.
 		string(features.NominatedNodeNameForExpectation): false,
 	}
-	taintRules, err := serves(api, "resource.k8s.io/v1", "devicetaintrules")
+	taintRules, err := serves(ctx, api, "resource.k8s.io/v1", "devicetaintrules")
 	if err != nil {
 		return nil, err
 	}
@@ -170,18 +174,27 @@ func schedulerOptions(c *configv1alpha1.SchedulerConfiguration, api *rest.Config
 	return opts, nil
 }
 
+// discoveryPatience is how long the API server may refuse to say what it
+// serves before the process gives up.
+const discoveryPatience = 30 * time.Second
+
 // serves says whether the API server has a resource.
-func serves(api *rest.Config, groupVersion, resource string) (bool, error) {
+func serves(ctx context.Context, api *rest.Config, groupVersion, resource string) (bool, error) {
 	d, err := discovery.NewDiscoveryClientForConfig(api)
 	if err != nil {
 		return false, fmt.Errorf("building the discovery client: %w", err)
 	}
-	list, err := d.ServerResourcesForGroupVersion(groupVersion)
-	if discovery.IsGroupDiscoveryFailedError(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
+	var list *metav1.APIResourceList
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, time.Second, discoveryPatience, true, func(context.Context) (bool, error) {
+		list, last = d.ServerResourcesForGroupVersion(groupVersion)
+		return last == nil || discovery.IsGroupDiscoveryFailedError(last) || apierrors.IsNotFound(last), nil
+	})
 	if err != nil {
-		return false, fmt.Errorf("discovering %s: %w", groupVersion, err)
+		return false, fmt.Errorf("discovering %s: %w", groupVersion, cmp.Or(last, err))
+	}
+	if last != nil {
+		return false, nil
 	}
 	for _, r := range list.APIResources {
 		if r.Name == resource {
