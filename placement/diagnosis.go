@@ -53,7 +53,7 @@ func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.
 		if node.Node() == nil {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if err := s.goesOn(ctx); err != nil {
 			return nil, err
 		}
 		why.nodes++

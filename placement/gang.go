@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"errors"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -29,7 +31,13 @@ type Gang struct {
 	// UID makes the UIDs of the hypothetical pods unique in the snapshot.
 	UID     types.UID
 	Classes []Class
+	// Stop is asked before each node that is looked at; once it says yes, the
+	// gang is given up with ErrStopped. Nil is never.
+	Stop func() bool
 }
+
+// ErrStopped is the error of a plan that was told to stop.
+var ErrStopped = errors.New("something else came first")
 
 // Assignment has, for each class in the order of Gang.Classes, the node of
 // each of its pods: Class.Count names, equal names next to each other, in the

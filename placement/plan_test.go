@@ -332,6 +332,25 @@ func TestPlanCancelledLeavesTheSnapshot(t *testing.T) {
 	}
 }
 
+func TestPlanThatIsToldToStopLeavesTheSnapshot(t *testing.T) {
+	c := newCluster(t, makeNodes(4, 8), makePod("busy", 3, on("node-1")))
+	before := c.dump(t)
+	for name, gang := range map[string]Gang{
+		"while it finds nodes":  gangOf(class(makePod("worker", 4), 4)),
+		"while it asks why not": gangOf(class(makePod("worker", 8), 4)),
+	} {
+		asked := 0
+		gang.Stop = func() bool { asked++; return asked > 3 }
+		plan, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gang)
+		if !errors.Is(err, ErrStopped) || plan != nil || why != nil {
+			t.Errorf("%s: got plan %v, reason %v, error %v", name, plan, why, err)
+		}
+		if diff := cmp.Diff(before, c.dump(t)); diff != "" {
+			t.Fatalf("%s, the snapshot changed:\n%s", name, diff)
+		}
+	}
+}
+
 // panicking panics when the plugins are asked for the n-th pod.
 type panicking struct{ countdown }
 

@@ -196,7 +196,7 @@ func (s *classSearch) isSpread() bool {
 func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed int, ahead bool, err error) {
 	node := s.nodes[c.node]
 	for placed < min(left, c.room) {
-		if err := ctx.Err(); err != nil {
+		if err := s.goesOn(ctx); err != nil {
 			return placed, false, err
 		}
 		if s.stale {

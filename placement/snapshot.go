@@ -43,7 +43,8 @@ func (p *Planner) PlanClaims(ctx context.Context, handle fwk.Handle) (err error)
 // snapshot that fw's plugins read, refreshed by the caller; it is left exactly
 // as it was, also on error, panic and cancellation. Errors are those of
 // plugins, of gangs that cannot be read (no prototype, a prototype that has a
-// node, a negative count), and ctx's own, which is asked between pods.
+// node, a negative count), ctx's own and ErrStopped, which are looked for between
+// nodes and between pods.
 func (p *Planner) Plan(ctx context.Context, fw framework.Framework, snap *cache.Snapshot, gang Gang) (_ Assignment, _ *reason.Reason, err error) {
 	defer func() {
 		if err != nil {
@@ -58,6 +59,7 @@ func (p *Planner) Plan(ctx context.Context, fw framework.Framework, snap *cache.
 		return nil, nil, fmt.Errorf("listing the snapshot's nodes: %w", err)
 	}
 	t := p.newTrial(ctx, fw, snap, nodes)
+	t.stop = gang.Stop
 	defer func() { err = errors.Join(err, t.end()) }()
 	if err := t.begin(ctx, gang); err != nil {
 		return nil, nil, err

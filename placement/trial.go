@@ -23,6 +23,7 @@ type trial struct {
 	logger klog.Logger
 	isGPU  func(v1.ResourceName) bool
 	claims *claims
+	stop   func() bool
 
 	assumed []assumedPod
 	// variation is that of the try that is being made.
@@ -33,6 +34,14 @@ type trial struct {
 
 func (p *Planner) newTrial(ctx context.Context, fw framework.Framework, snap hypotheticalPods, nodes []fwk.NodeInfo) *trial {
 	return &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims}
+}
+
+// goesOn is the error of a trial that must end.
+func (t *trial) goesOn(ctx context.Context) error {
+	if t.stop != nil && t.stop() {
+		return ErrStopped
+	}
+	return ctx.Err()
 }
 
 var errNoClaims = errors.New("its pods have volume or resource claims, which are not planned here")

@@ -40,6 +40,9 @@ type cure struct {
 	queue string
 	// lack is what is too little, for forGPUs and some of forRoom.
 	lack *placement.Lack
+	// blind: it is due because room has come somewhere, and nothing says that
+	// it is the room which was too little.
+	blind bool
 }
 
 // moves counts what has happened that can cure something.
@@ -132,7 +135,7 @@ func (l *Ledger) cured(yes func(*bucket) bool, what ...waiting) {
 	// Those that are due because of room are worth a plan now.
 	for _, b := range w.due.items {
 		if yes == nil || yes(b) {
-			b.cure.lack = nil
+			b.cure.lack, b.cure.blind = nil, false
 		}
 	}
 	now := l.clock.Now()
@@ -200,7 +203,7 @@ func (l *Ledger) roomCame(gpus bool) {
 				b.missed = true
 				continue
 			}
-			w.put(b, cure{queue: b.cure.queue, lack: b.cure.lack}, now)
+			w.put(b, cure{queue: b.cure.queue, lack: b.cure.lack, blind: true}, now)
 		}
 	}
 	if gpus {
@@ -335,7 +338,7 @@ func (l *Ledger) rested() {
 	for _, set := range l.waits.room {
 		for b := range set {
 			if b.missed && !b.rests(now) {
-				l.waits.put(b, cure{queue: b.cure.queue, lack: b.cure.lack}, now)
+				l.waits.put(b, cure{queue: b.cure.queue, lack: b.cure.lack, blind: true}, now)
 				l.effects.Admit()
 			}
 		}

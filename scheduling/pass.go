@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -93,7 +94,7 @@ func (p *pass) run() error {
 				l.mu.Unlock()
 				return nil
 			}
-		} else if p.spent(b.why != nil) {
+		} else if p.spent(b.why != nil) || (b.cure.blind && p.podFirst()) {
 			l.mu.Unlock()
 			return nil
 		} else if lack := b.cure.lack; lack != nil {
@@ -139,8 +140,11 @@ func (p *pass) spent(again bool) bool {
 	if p.tries == 0 && (p.looks == 0 || took < glance) {
 		return false
 	}
-	return took > p.budget || (again && !p.late && p.podWaits.Load())
+	return took > p.budget || (again && p.podFirst())
 }
+
+// podFirst says that a pod waits, and jobs which were refused before give way.
+func (p *pass) podFirst() bool { return !p.late && p.podWaits.Load() }
 
 // refresh brings the snapshot up to the cache, unless it is. The moves are
 // counted before: for what happens in between, jobs are tried again.
@@ -216,7 +220,7 @@ func (p *pass) look(b *bucket, lack *placement.Lack) error {
 	}
 	switch {
 	case !lasts:
-		b.cure.lack = nil
+		b.cure.lack, b.cure.blind = nil, false
 	case p.room != l.waits.seen.room:
 		p.setAside(b)
 	default:
@@ -235,7 +239,7 @@ func (p *pass) putBack() {
 	defer l.mu.Unlock()
 	for _, b := range p.aside {
 		if b.cure.wait == aside && len(b.jobs.items) > 0 {
-			l.waits.put(b, cure{}, p.start)
+			l.waits.put(b, cure{blind: b.cure.blind}, p.start)
 		}
 	}
 }
@@ -262,7 +266,7 @@ func (p *pass) try(b *bucket) error {
 		return nil
 	}
 	seen := l.waits.seen
-	classes := prototypes(e, assignment, l.quota)
+	classes, blind := prototypes(e, assignment, l.quota), b.cure.blind
 	l.mu.Unlock()
 
 	if err := p.refresh(); err != nil {
@@ -270,6 +274,9 @@ func (p *pass) try(b *bucket) error {
 	}
 	seen.room = p.room
 	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
+	if blind {
+		gang.Stop = p.podFirst
+	}
 	fw, snap, why, err := p.framework(classes)
 	var plan placement.Assignment
 	c := cure{wait: forRoom, queue: queue}
@@ -289,6 +296,10 @@ func (p *pass) try(b *bucket) error {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if errors.Is(err, placement.ErrStopped) {
+		p.setAside(b)
+		return nil
+	}
 	if err != nil {
 		logger.Error(err, "Planning a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
 		why = reason.New(reason.NoPlacement, "planning failed: %v", err)
@@ -312,7 +323,7 @@ func (p *pass) try(b *bucket) error {
 // setAside keeps a bucket out of the rest of the pass.
 func (p *pass) setAside(b *bucket) {
 	if len(b.jobs.items) > 0 {
-		p.ledger.waits.put(b, cure{wait: aside}, p.start)
+		p.ledger.waits.put(b, cure{wait: aside, blind: b.cure.blind}, p.start)
 		p.aside = append(p.aside, b)
 	}
 }
