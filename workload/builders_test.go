@@ -45,6 +45,10 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		scheme.AddKnownTypeWithName(trainerVersion.WithKind(kind), &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(trainerVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
 	}
+	for _, kind := range []string{"PyTorchJob", "MPIJob"} {
+		scheme.AddKnownTypeWithName(trainingVersion.WithKind(kind), &unstructured.Unstructured{})
+		scheme.AddKnownTypeWithName(trainingVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
+	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 

@@ -12,7 +12,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -208,45 +207,21 @@ func TestPodGroupRead(t *testing.T) {
 }
 
 func TestPodGroupObject(t *testing.T) {
-	group := func(minMember int64, labels map[string]string) *unstructured.Unstructured {
-		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": minMember}}}
-		u.SetGroupVersionKind(PodGroupGVK)
-		u.SetNamespace("team")
-		u.SetName("g")
-		u.SetLabels(labels)
-		return u
-	}
-	pods := func(n int, change ...func(*corev1.Pod)) []client.Object {
-		var out []client.Object
-		for i := range n {
-			out = append(out, alonePod(fmt.Sprintf("p%d", i), "1", append(change, labelled(PodGroupLabel, "g"))...))
-		}
-		return out
-	}
 	queue := map[string]string{QueueLabel: "q"}
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		want    reading
 	}{
-		"the queue may be named by the PodGroup":    {append(pods(2), group(2, queue)), reading{true, true, "q", "2x1 ", "", ""}},
-		"or by the pods":                            {append(pods(2, labelled(QueueLabel, "q")), group(2, nil)), reading{true, true, "q", "2x1 ", "", ""}},
-		"more pods than minMember are all in":       {append(pods(3), group(2, queue)), reading{true, true, "q", "3x1 ", "", ""}},
-		"fewer wait for the others":                 {append(pods(1), group(2, queue)), reading{true, true, "q", "", "", reason.WaitingForPods}},
-		"pods without their PodGroup wait for it":   {pods(2, labelled(QueueLabel, "q")), reading{true, true, "q", "", "", reason.WaitingForPods}},
-		"a group of no queue is none of ours":       {append(pods(2), group(2, nil)), reading{}},
-		"one whose pods have all succeeded is done": {append(pods(2, succeeded), group(2, queue)), reading{true, true, "q", "", "true", ""}},
+		"the queue may be named by the PodGroup":    {append(groupPods("p", 2), podGroupObject(2, queue)), reading{true, true, "q", "2x1 ", "", ""}},
+		"or by the pods":                            {append(groupPods("p", 2, labelled(QueueLabel, "q")), podGroupObject(2, nil)), reading{true, true, "q", "2x1 ", "", ""}},
+		"more pods than minMember are all in":       {append(groupPods("p", 3), podGroupObject(2, queue)), reading{true, true, "q", "3x1 ", "", ""}},
+		"fewer wait for the others":                 {append(groupPods("p", 1), podGroupObject(2, queue)), reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"pods without their PodGroup wait for it":   {groupPods("p", 2, labelled(QueueLabel, "q")), reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"a group of no queue is none of ours":       {append(groupPods("p", 2), podGroupObject(2, nil)), reading{}},
+		"one whose pods have all succeeded is done": {append(groupPods("p", 2, succeeded), podGroupObject(2, queue)), reading{true, true, "q", "", "true", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := podGroupKind{options(UnqueuedRun), PodGroupGVK, PodGroupLabel}
-			c := fakeClient(t, tc.objects...)
-			g, err := k.Assemble(t.Context(), c, types.NamespacedName{Namespace: "team", Name: "g"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			job, managed, no, err := k.Read(t.Context(), c, g)
-			if err != nil {
-				t.Fatal(err)
-			}
+			job, managed, no := readGroup(t, fakeClient(t, tc.objects...))
 			if diff := cmp.Diff(tc.want, readingOf(job, managed, no)); diff != "" {
 				t.Errorf("(-want +got):\n%s\nreason: %v", diff, no)
 			}

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,6 +49,9 @@ type PodGroup struct {
 	// MinMember is its spec.minMember.
 	Found     bool
 	MinMember int64
+	// Controllers are those that make pods of a scheduling.x-k8s.io group and
+	// say how many.
+	Controllers map[types.UID]Controller
 }
 
 var _ client.Object = &PodGroup{}
@@ -57,6 +61,7 @@ func (g *PodGroup) DeepCopyObject() runtime.Object {
 	out := *g
 	out.ObjectMeta = *g.ObjectMeta.DeepCopy()
 	out.Pods = slices.Clone(g.Pods)
+	out.Controllers = maps.Clone(g.Controllers)
 	return &out
 }
 
@@ -66,7 +71,8 @@ func groupUID(gvk schema.GroupVersionKind, key types.NamespacedName) types.UID {
 }
 
 // Assemble implements Assembler: the group as r has it now. r must know pods,
-// and PodGroups as unstructured.
+// ReplicaSets and StatefulSets, and PodGroups and the v1 Training Operator's
+// jobs as unstructured.
 func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error) {
 	var list corev1.PodList
 	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{k.label: key.Name}); err != nil {
@@ -88,6 +94,9 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 	g.Labels = shared(g.Pods)
 	if k.gvk == PodGroupGVK {
 		if err := g.readObject(ctx, r); err != nil {
+			return nil, err
+		}
+		if err := g.readControllers(ctx, r); err != nil {
 			return nil, err
 		}
 	}

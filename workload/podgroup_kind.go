@@ -17,8 +17,8 @@ import (
 )
 
 // podGroupKind is a group of pods without an owner that Muster manages. All of
-// them are one gang: how many there must be is said by Kueue's annotation, or,
-// at the least, by the PodGroup object.
+// them are one gang: how many there must be is said by Kueue's annotation, or by
+// the controllers of the pods, or, at the least, by the PodGroup object.
 type podGroupKind struct {
 	Options
 	gvk schema.GroupVersionKind
@@ -73,13 +73,14 @@ func (k podGroupKind) Read(ctx context.Context, r client.Reader, obj client.Obje
 		job.Finish = &Finish{Succeeded: true, Message: fmt.Sprintf("%d pods of the group succeeded", succeeded)}
 		return job, true, nil, nil
 	}
+	members = k.chosen(g, members, want)
 	for _, why := range []*reason.Reason{wrong, k.absent(g, int64(len(members)), want)} {
 		if no == nil {
 			no = why
 		}
 	}
 	if no == nil {
-		no = k.readSets(job, k.chosen(members, want))
+		no = k.readSets(job, members)
 	}
 	if no == nil {
 		no = k.foreignMember(job.Pods)
@@ -104,7 +105,7 @@ func (k podGroupKind) mixedQueues(g *PodGroup) *reason.Reason {
 // size is how many pods the group must have at least.
 func (k podGroupKind) size(g *PodGroup) (int64, *reason.Reason) {
 	if k.gvk == PodGroupGVK {
-		return g.MinMember, nil
+		return g.expected(), nil
 	}
 	pods := slices.DeleteFunc(slices.Clone(g.Pods), func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	if len(pods) == 0 {
@@ -134,16 +135,28 @@ func (k podGroupKind) absent(g *PodGroup, have, want int64) *reason.Reason {
 	case k.gvk == PodGroupGVK && !g.Found:
 		return reason.New(reason.WaitingForPods, "PodGroup %s does not exist", g.Name)
 	case have < want, have == 0:
-		return reason.New(reason.WaitingForPods, "%d of %d pods of group %s exist", have, max(want, 1), g.Name)
+		hint := ""
+		if name := g.inTurn(); name != "" {
+			hint = fmt.Sprintf("; %s makes a pod only when the one before is ready, and a gang starts whole: create it with podManagementPolicy: Parallel", name)
+		}
+		return reason.New(reason.WaitingForPods, "%d of %d pods of group %s exist%s", have, max(want, 1), g.Name, hint)
 	}
 	return nil
 }
 
-// chosen are the pods that make up the gang. Kueue's number is exact: of more
-// pods those on nodes and the oldest are in. A minMember is only the least.
-func (k podGroupKind) chosen(members []*corev1.Pod, want int64) []*corev1.Pod {
-	if k.gvk == PodGroupGVK || int64(len(members)) <= want {
-		return members
+// chosen are the pods that make up the gang. The number of Kueue's annotation
+// is exact, and so is a controller's. A minMember is only the least.
+func (k podGroupKind) chosen(g *PodGroup, members []*corev1.Pod, want int64) []*corev1.Pod {
+	if k.gvk == PodGroupGVK {
+		return g.asked(members)
+	}
+	return firstOf(members, want)
+}
+
+// firstOf are n of the pods: those on nodes, and of the others the oldest.
+func firstOf(pods []*corev1.Pod, n int64) []*corev1.Pod {
+	if int64(len(pods)) <= n {
+		return pods
 	}
 	waits := func(p *corev1.Pod) int {
 		if p.Spec.NodeName == "" {
@@ -151,9 +164,9 @@ func (k podGroupKind) chosen(members []*corev1.Pod, want int64) []*corev1.Pod {
 		}
 		return 0
 	}
-	members = slices.Clone(members)
-	slices.SortStableFunc(members, func(a, b *corev1.Pod) int { return waits(a) - waits(b) })
-	return members[:want]
+	pods = slices.Clone(pods)
+	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return waits(a) - waits(b) })
+	return pods[:n]
 }
 
 // readSets makes a pod set of each role.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,16 @@ func (e *env) group(name, queue string, n int, gpuCount int64) []*corev1.Pod {
 		out = append(out, pod)
 	}
 	return out
+}
+
+// podGroup is a PodGroup object in a queue.
+func (e *env) podGroup(name, queue string, minMember int64) *unstructured.Unstructured {
+	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": minMember}}}
+	group.SetGroupVersionKind(workload.PodGroupGVK)
+	group.SetNamespace(e.namespace)
+	group.SetName(name)
+	group.SetLabels(queued(queue))
+	return group
 }
 
 // now is a pod as the API has it.
@@ -218,14 +229,7 @@ var podScenarios = []scenario{
 		e.tainted(t, e.Node(t, "node-0", 8))
 		e.Queue(t, e.namespace, "team", 8)
 		e.flavorTolerates(t, "team")
-		group := &unstructured.Unstructured{}
-		group.SetGroupVersionKind(workload.PodGroupGVK)
-		group.SetNamespace(e.namespace)
-		group.SetName("gang")
-		group.SetLabels(queued("team"))
-		if err := unstructured.SetNestedField(group.Object, int64(2), "spec", "minMember"); err != nil {
-			t.Fatal(err)
-		}
+		group := e.podGroup("gang", "team", 2)
 		var pods []*corev1.Pod
 		for i := range 2 {
 			pods = append(pods, e.pod(fmt.Sprintf("gang-%d", i), 4, map[string]string{workload.PodGroupLabel: "gang"}))
@@ -236,6 +240,40 @@ var podScenarios = []scenario{
 		e.Create(t, pods[1])
 		e.onNode(t, pods...)
 		e.usage(t, "team", 8, 1, 0)
+	}},
+	{name: "a group made by a StatefulSet is as many pods as that has replicas, whatever minMember says, also when they become fewer", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 8)
+		e.Queue(t, e.namespace, "team", 8)
+		e.Create(t, e.podGroup("gang", "team", 2))
+		labels := map[string]string{workload.PodGroupLabel: "gang"}
+		set := &appsv1.StatefulSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "gang"},
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: new(int32(4)), PodManagementPolicy: appsv1.ParallelPodManagement, Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: e.pod("gang", 2, nil).Spec},
+			},
+		}
+		set.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		e.Create(t, set)
+		var pods []*corev1.Pod
+		for i := range 3 {
+			pod := e.pod(fmt.Sprintf("gang-%d", i), 2, labels)
+			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+			e.Create(t, pod)
+			pods = append(pods, pod)
+		}
+		e.podEvent(t, pods[0], "Pending", "of 4 pods of group gang exist")
+		e.usage(t, "team", 0, 0, 1)
+		e.waits(t, pods...)
+		testcluster.Eventually(t, "the StatefulSet to be smaller", func(ctx context.Context) error {
+			if err := e.Client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+				return err
+			}
+			set.Spec.Replicas = new(int32(3))
+			return e.Client.Update(ctx, set)
+		})
+		e.onNode(t, pods...)
+		e.usage(t, "team", 6, 1, 0)
 	}},
 	{name: "a group that does not start in time lets its charge go, evicts what is on nodes, and loses no waiting pod", configure: func(c *configv1alpha1.SchedulerConfiguration) {
 		c.Admission.StartTimeout.Duration = 2 * time.Second
