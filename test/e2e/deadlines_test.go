@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/sandbox"
@@ -44,6 +45,7 @@ func TestDeadlines(t *testing.T) {
 	}{
 		{"a ResourceQuota that refuses one of four pods is named, and the job runs once it is raised", resourceQuota},
 		{"a job is ready when all its pods are, and is deactivated when its time is up", timeUp},
+		{"a JobSet that runs again waits no more for what it has completed", runsAgain},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			tm := team{cluster: c, namespace: fmt.Sprintf("deadline-%d", i)}
@@ -51,6 +53,7 @@ func TestDeadlines(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { c.holds(t) })
+			t.Cleanup(func() { tm.removeAllJobSets(t) })
 			t.Cleanup(func() { tm.removeAll(t) })
 			story.tell(t, tm)
 		})
@@ -109,14 +112,38 @@ func timeUp(t *testing.T, tm team) {
 	if err := tm.client.Create(t.Context(), bounded); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "bounded to be ready", func(ctx context.Context) error {
-		wl, err := tm.workload(ctx, "bounded")
-		if err != nil || wl == nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady) {
-			return fmt.Errorf("it is not: %s (%v)", tm.describe(ctx, "bounded"), err)
-		}
-		return nil
-	})
+	tm.podsReady(t, "bounded")
 	tm.waits(t, "bounded", "Deactivated", "because it has used up its maximum execution time of 15s")
 	tm.told(t, "bounded", "Suspended", "it has used up its maximum execution time of 15s")
 	tm.usage(t, "q", 0, 0, 0)
+}
+
+func runsAgain(t *testing.T, tm team) {
+	tm.queueUp(t, "q", 16)
+	node := replicated("node", 1, 2, 8)
+	node.DependsOn = []jobset.DependsOn{{Name: "init", Status: jobset.DependencyComplete}}
+	tm.createJobSet(t, tm.jobSet("train", replicated("init", 1, 1, 0), node))
+	tm.runs(t, "train", 1, "init")
+	tm.end(t, "train", "init")
+	tm.runs(t, "train", 2, "node")
+	tm.podsReady(t, "train")
+
+	tm.activate(t, "train", false)
+	tm.usage(t, "q", 0, 0, 0)
+	tm.activate(t, "train", true)
+	tm.runs(t, "train", 2, "node")
+	// A pod that is waited for in vain would also keep it from starting in time.
+	tm.podsReady(t, "train")
+}
+
+// podsReady waits until the Workload of a job says that all its pods are ready.
+func (tm team) podsReady(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, name+" to be ready", func(ctx context.Context) error {
+		wl, err := tm.workload(ctx, name)
+		if err != nil || wl == nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady) {
+			return fmt.Errorf("it is not: %s (%v)", tm.describe(ctx, name), err)
+		}
+		return nil
+	})
 }
