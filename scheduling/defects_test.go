@@ -412,8 +412,12 @@ func TestWaitingPodThatIsRelabelledLeavesItsSlotToTheNext(t *testing.T) {
 	j := s.admitted(groupOf(first, second), []string{"node-0", "node-1"})
 	s.Seen(first)
 	s.Seen(second)
+	clear(s.wishes.synced)
 	now := relabel(first, "other")
 	s.relabelled(first, now)
+	if s.wishes.synced[keyOf(j.Owner)] == 0 {
+		t.Error("the group is not read again, which has lost a pod")
+	}
 	s.Seen(now)
 	if ok, _ := s.MayEnter(second); ok {
 		t.Error("the other pod is let in although its gang is not complete")
@@ -443,7 +447,11 @@ func TestPodThatIsRelabelledWhileItIsScheduledLeavesItsSlotWhenItIsGivenBack(t *
 	if node, _ := s.NodeFor(first); node == "" {
 		t.Error("it has lost its node while it is being scheduled")
 	}
+	clear(s.wishes.synced)
 	s.GiveBack(first, false)
+	if other, _ := workload.PodJob(now); s.wishes.synced[keyOf(j.Owner)] == 0 || s.wishes.synced[keyOf(other)] == 0 || s.strays[other.UID][now.UID] == nil {
+		t.Errorf("it has not changed from its group to the other; read again are %v", s.wishes.synced)
+	}
 	s.Seen(ofGroup("g", "third"))
 	for i := range 2 {
 		if sl := s.slot(j, groupOf(first).PodSets[0].Name, i); sl.pod == nil || sl.pod.Labels[workload.KueueGroupLabel] != "g" {
@@ -463,6 +471,9 @@ func TestPodOnANodeLetsNoOtherPodOfItsGroupIn(t *testing.T) {
 	if ok, _ := s.MayEnter(second); ok {
 		t.Error("the scheduler lets it in before the Ledger hears of it")
 	}
+	if _, managed := s.NodeFor(first); managed {
+		t.Error("the pod on the node is no longer let go")
+	}
 	s.Seen(second)
 	if ok, _ := s.MayEnter(second); ok {
 		t.Error("it is let in before its group is read")
@@ -476,5 +487,40 @@ func TestPodOnANodeLetsNoOtherPodOfItsGroupIn(t *testing.T) {
 	}
 	if p := s.entry(j).unplaced[first.UID]; p == nil {
 		t.Error("the pod on the node is not known to its group")
+	}
+}
+
+func TestPodThatIsRelabelledBeforeItsGroupIsAdmittedIsNoneOfIt(t *testing.T) {
+	for name, read := range map[string]bool{"before the group is read": false, "after": true} {
+		s := testScene(t, 16, 8, 8)
+		first, second := ofGroup("g", "first"), ofGroup("g", "second")
+		j := groupOf(first, second)
+		if read {
+			s.pending(j)
+		}
+		s.Seen(first)
+		s.Seen(second)
+		s.relabelled(first, relabel(first, "other"))
+		if !read {
+			s.pending(j)
+		}
+		if s.entry(j).unplaced[first.UID] != nil || s.entry(j).unplaced[second.UID] == nil {
+			t.Errorf("%s: its pods are %v", name, s.entry(j).unplaced)
+		}
+	}
+}
+
+func TestPodThatIsRelabelledToAGroupThatWasLetGoIsLetGo(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	first, second := ofGroup("g", "first"), ofGroup("g", "second")
+	s.pending(groupOf(first, second))
+	s.Seen(first)
+	now := relabel(first, "free")
+	delete(now.Labels, workload.QueueLabel)
+	free, _ := workload.PodJob(now)
+	s.Unmanaged(free.UID)
+	s.relabelled(first, now)
+	if ok, why := s.MayEnter(now); !ok || s.wishes.woken[now.UID] == 0 {
+		t.Errorf("it is let in: %v %q, woken %d times", ok, why, s.wishes.woken[now.UID])
 	}
 }
