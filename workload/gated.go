@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -134,9 +135,11 @@ func (o Options) queueOfPods(ctx context.Context, r client.Reader, namespace str
 	return "", nil, fmt.Errorf("reading LocalQueue %s/%s: %w", namespace, DefaultQueue, err)
 }
 
-// evictPods asks the API to evict those of the pods that are on nodes. A
-// disruption budget can refuse it for now, which is worth another try.
+// evictPods asks the API to evict those of the pods that are on nodes, each of
+// them, whatever becomes of the others. A disruption budget can refuse it for
+// now, which is worth another try; the error names the pod and the budget.
 func evictPods(ctx context.Context, c client.Client, pods []*corev1.Pod) error {
+	var refused []error
 	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
@@ -147,10 +150,19 @@ func evictPods(ctx context.Context, c client.Client, pods []*corev1.Pod) error {
 		}
 		err := c.SubResource("eviction").Create(ctx, pod, eviction)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			refused = append(refused, fmt.Errorf("evicting pod %s/%s: %w%s", pod.Namespace, pod.Name, err, budgetOf(err)))
 		}
 	}
-	return nil
+	return errors.Join(refused...)
+}
+
+// budgetOf is what the API says of the disruption budget that refuses an
+// eviction, as the end of a sentence: its message alone does not name it.
+func budgetOf(err error) string {
+	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
+		return ": " + cause.Message
+	}
+	return ""
 }
 
 // tolerate adds the tolerations that a waiting pod lacks, with a note of them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -296,7 +297,6 @@ func TestWaitingPodIsGivenTolerationsOnceAndKeepsItsRole(t *testing.T) {
 func TestStoppingAGroupEvictsThePodsOnNodesAndNoOther(t *testing.T) {
 	var evicted []string
 	pods := []client.Object{member("waits", "4", 4), member("runs", "4", 4, bound), member("ended", "4", 4, succeeded), member("also", "4", 4, bound)}
-	refuse := errors.New("a disruption budget says no")
 	var answer error
 	c := interceptor.NewClient(fakeClient(t, pods...).(client.WithWatch), interceptor.Funcs{
 		SubResourceCreate: func(_ context.Context, _ client.Client, sub string, obj client.Object, body client.Object, _ ...client.SubResourceCreateOption) error {
@@ -318,9 +318,16 @@ func TestStoppingAGroupEvictsThePodsOnNodesAndNoOther(t *testing.T) {
 	if diff := cmp.Diff([]string{"also", "runs"}, evicted); diff != "" {
 		t.Errorf("evicted (-want +got):\n%s", diff)
 	}
-	answer = refuse
-	if err := k.Suspend(t.Context(), c, g); !errors.Is(err, refuse) {
-		t.Errorf("the error is %v, want %v", err, refuse)
+	// What refuses one pod is no reason to spare the others.
+	budget := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget two needs 2 healthy pods and has 2 currently"}}
+	answer, evicted = budget, nil
+	err = k.Suspend(t.Context(), c, g)
+	if !errors.Is(err, budget) || !strings.Contains(err.Error(), "evicting pod team/runs: ") || !strings.Contains(err.Error(), "The disruption budget two needs 2") {
+		t.Errorf("the error is %v, want the pod and the budget in it", err)
+	}
+	if diff := cmp.Diff([]string{"also", "runs"}, evicted); diff != "" {
+		t.Errorf("asked to evict (-want +got):\n%s", diff)
 	}
 }
 
