@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -487,6 +488,39 @@ func TestPodOnANodeLetsNoOtherPodOfItsGroupIn(t *testing.T) {
 	}
 	if p := s.entry(j).unplaced[first.UID]; p == nil {
 		t.Error("the pod on the node is not known to its group")
+	}
+}
+
+func TestPodsThatCameBeforeTheirPodGroupAreOfItOnceItHasAQueue(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	pods := []*corev1.Pod{ofGroup("g", "first"), ofGroup("g", "second")}
+	for _, p := range pods {
+		delete(p.Labels, workload.KueueGroupLabel)
+		delete(p.Labels, workload.QueueLabel)
+		p.Labels[workload.PodGroupLabel] = "g"
+		s.Seen(p)
+	}
+	j := groupOf(pods...)
+	j.Owner = workload.GroupOwner(types.NamespacedName{Namespace: namespace, Name: "g"})
+	j.PodOwnerUID = j.Owner.UID
+	s.Unmanaged(j.Owner.UID)
+	if ok, _ := s.MayEnter(pods[0]); !ok {
+		t.Fatal("pods of no queue are not let go")
+	}
+	clear(s.wishes.synced)
+	s.groupChanged(j.Owner.NamespacedName)
+	if s.wishes.synced[keyOf(j.Owner)] == 0 {
+		t.Error("the group is not read again when its PodGroup has come")
+	}
+	j.Pods = pods
+	s.read(j, s.workloadOfJob(j), nil)
+	for _, p := range pods {
+		if ok, _ := s.MayEnter(p); ok {
+			t.Errorf("%s is let in before its group is admitted", p.Name)
+		}
+		if s.entry(j).unplaced[p.UID] == nil {
+			t.Errorf("%s is not known to its group", p.Name)
+		}
 	}
 }
 

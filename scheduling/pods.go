@@ -161,7 +161,11 @@ func (l *Ledger) groupChanged(key types.NamespacedName) {
 	owner := workload.GroupOwner(key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, strays := l.strays[owner.UID]; strays || l.jobs[owner.UID] != nil {
+	_, strays := l.strays[owner.UID]
+	// Pods that were let go because they came before their PodGroup may have a
+	// queue now.
+	uid, known := l.podOwners[owner.UID]
+	if strays || l.jobs[owner.UID] != nil || (known && uid == "") {
 		l.effects.Sync(keyOf(owner))
 	}
 }
@@ -305,16 +309,18 @@ func (l *Ledger) Unmanaged(podOwner types.UID) {
 	l.adopt(podOwner)
 }
 
-// found takes in the pods of a job that are on nodes already, which nobody told
-// of it while its pods were let go. One that is assumed there is told when it is
-// bound.
+// found takes in the pods of a job that are there already, which nobody told
+// of it while its pods were let go. One that is assumed on a node is told when
+// it is bound.
 func (l *Ledger) found(pods []*corev1.Pod) {
 	for _, p := range pods {
-		if assumed, err := l.cache.IsAssumedPod(p); p.Spec.NodeName == "" || err != nil || assumed {
+		if assumed, err := l.cache.IsAssumedPod(p); err != nil || assumed {
 			continue
 		}
 		if have, err := l.cache.GetPod(p); err == nil {
 			l.record(have)
+		} else if p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
+			l.record(p)
 		}
 	}
 }
