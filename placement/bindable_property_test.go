@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
@@ -120,6 +121,9 @@ var constraints = []constraint{
 			if rapid.Bool().Draw(t, "local") {
 				pv = makeVolume(fmt.Sprintf("v%d", i), "disk", v1.LabelHostname, among(t, "node", "node-0", "node-1", "node-2"))
 			}
+			// The smallest is taken; among equals it is chance, in a plan and in
+			// truth.
+			pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: *resource.NewScaledQuantity(int64(10+i), resource.Giga)}
 			s.objects = append(s.objects, pv)
 		}
 		s.one(t, 5, scratch("disk"))

@@ -36,8 +36,10 @@
 // in this picture, for instance because a provisioner puts a volume elsewhere,
 // shows when the pod is scheduled, and the slot is planned anew.
 // Of volumes that do not wait for their pod only the class is known: they count
-// as there, wherever the class allows. Which device of a node a pod gets is not
-// kept. Devices that an extended resource name stands for are not seen.
+// as there, wherever the class allows. Of volumes of one size which nodes reach
+// differently a pod may be given another than in the plan. Which device of a
+// node a pod gets is not kept. Devices that an extended resource name stands
+// for are not seen.
 //
 // PreFilter runs once for each class, but once for each pod of classes with
 // topology spread, and the plugins for claims once for each pod with claims,
