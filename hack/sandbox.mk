@@ -11,6 +11,7 @@ KUBERNETES_VERSION := $(call module_version,go.mod,k8s.io/kubernetes)
 ETCD_VERSION := $(call module_version,go.mod,go.etcd.io/etcd/server/v3)
 SCHEDULER_PLUGINS_VERSION := $(call module_version,tools/trainer/go.mod,sigs.k8s.io/scheduler-plugins)
 JOBSET_VERSION := $(call module_version,tools/jobset/go.mod,sigs.k8s.io/jobset)
+KUEUE_VERSION := $(call module_version,tools/kueue/go.mod,sigs.k8s.io/kueue)
 TRAINER_VERSION := $(call module_version,tools/trainer/go.mod,github.com/kubeflow/trainer/v2)
 
 # Clients parse the API server's version; one that is built from a module
@@ -37,6 +38,10 @@ MANIFEST_SOURCES := $(shell find manifests -type f ! -name '*.go')
 
 .PHONY: sandbox
 sandbox: $(SANDBOX_PROGRAMS:%=$(BIN)/%) $(BIN)/upstream/.complete
+
+# Kueue's manager is needed only by those who run it beside Muster.
+.PHONY: sandbox-kueue
+sandbox-kueue: sandbox $(BIN)/kueue-controller $(BIN)/upstream/.kueue
 
 # A file whose name holds a version is a prerequisite that changes with it.
 $(BIN)/.version/%:
@@ -73,6 +78,11 @@ $(BIN)/trainer-controller: tools/trainer/go.mod
 	@cd tools/trainer && ../../hack/compile.sh $(call sandbox_place,trainer-controller) "Kubeflow Trainer $(TRAINER_VERSION)" "about 3 minutes" $(abspath $@) github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
 	@touch $@
 
+# It parses the version that the API server reports, which is stamped above.
+$(BIN)/kueue-controller: tools/kueue/go.mod
+	@cd tools/kueue && ../../hack/compile.sh 1/1 "Kueue $(KUEUE_VERSION)" "about 8 minutes" $(abspath $@) sigs.k8s.io/kueue/cmd/kueue
+	@touch $@
+
 $(BIN)/sandbox: $(GO_SOURCES) $(MANIFEST_SOURCES)
 	@hack/compile.sh $(call sandbox_place,sandbox) "sandbox" "about 1 minute" $@ ./cmd/sandbox
 	@touch $@
@@ -95,4 +105,11 @@ $(BIN)/upstream/.complete: tools/jobset/go.mod tools/trainer/go.mod $(BIN)/.vers
 		--jobset "$(call module_folder,tools/jobset,sigs.k8s.io/jobset)" \
 		--trainer "$(call module_folder,tools/trainer,github.com/kubeflow/trainer/v2)" \
 		--scheduler-plugins "$(call module_folder,tools/trainer,sigs.k8s.io/scheduler-plugins)" 2> $(@D)/.log || { cat $(@D)/.log; exit 1; }
+	@touch $@
+
+$(BIN)/upstream/.kueue: tools/kueue/go.mod internal/sandbox/upstream.go internal/sandbox/manifests.go | $(BIN)/sandbox
+	@echo "Rendering the manifests of Kueue"
+	@mkdir -p $(@D)
+	@$(BIN)/sandbox render-upstream --out $(BIN)/upstream \
+		--kueue "$(call module_folder,tools/kueue,sigs.k8s.io/kueue)" 2> $(@D)/.log || { cat $(@D)/.log; exit 1; }
 	@touch $@

@@ -56,6 +56,9 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		})
 	case doRequeue:
 		return j.writeRequeue(ctx, job)
+	case doForget:
+		j.forgetLeft(job)
+		return nil
 	case doFinish:
 		return j.writeFinish(ctx, job)
 	case doDelete:

@@ -26,6 +26,8 @@ const (
 	doRequeue
 	// doFinish: the job has finished and left; its Workload says so.
 	doFinish
+	// doForget: the job has left its nodes, and Kueue does the rest.
+	doForget
 	// doDelete: the owner is gone and its pods too; so goes its Workload.
 	doDelete
 )
@@ -44,6 +46,9 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[job.Owner.UID]
+	if l.kueueDecides() {
+		return l.readFollowing(e, job, wl, no)
+	}
 	if e == nil {
 		switch {
 		case job.Deleting:
@@ -186,6 +191,9 @@ func sameSize(a, b *workload.Job) bool {
 
 // want is the step that brings the owner towards the entry's state.
 func (l *Ledger) want(e *entry) action {
+	if l.kueueDecides() {
+		return l.wantFollowing(e)
+	}
 	job := e.job
 	switch e.state {
 	case Pending:

@@ -31,6 +31,10 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	if !ok {
 		return nil
 	}
+	if j.ledger.followsKueue() {
+		j.placeFollowing(ctx, a)
+		return nil
+	}
 	wl := a.workload.DeepCopy()
 	wl.Status.Admission = admissionStatus(a)
 	message := "admitted: " + a.message

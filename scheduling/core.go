@@ -35,7 +35,9 @@ type Config struct {
 	SchedulerNames []string
 	// Unqueued says what happens to GPU pods without a queue.
 	Unqueued workload.Unqueued
-	Timing   Timing
+	// FollowKueue: a Kueue manager decides about quota.
+	FollowKueue bool
+	Timing      Timing
 	// PassBudget is how long one admission pass may keep pods waiting.
 	PassBudget time.Duration
 	// DryRun lets the API server render the pods of waiting jobs, so that what
@@ -65,6 +67,9 @@ func NewCore(ctx context.Context, c Config) *Core {
 	ledger := NewLedger(klog.FromContext(ctx), c.Clock, effects)
 	cycle := NewCycle(ledger, placement.NewPlanner(gpu.Is), c.PassBudget)
 	effects.admit = cycle.Wake
+	if c.FollowKueue {
+		ledger.follow()
+	}
 	ledger.holdUnqueued = c.Unqueued == workload.UnqueuedHold
 	kinds := map[schema.GroupKind]workload.Kind{}
 	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued}) {
@@ -74,7 +79,7 @@ func NewCore(ctx context.Context, c Config) *Core {
 		ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
 		served:   sets.New(c.SchedulerNames...),
 		renderer: rendering.NewRenderer(c.Cache, c.Client, c.Clock, c.DryRun),
-		writes:   newQueue[types.UID](),
+		writes:   newQueue[types.UID](), deletions: newQueue[types.NamespacedName](),
 	}
 	effects.write, effects.tell = jobs.writes.Add, jobs.note
 	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs}
@@ -166,6 +171,10 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 		}
 		for {
 			err := c.jobs.catchUp(ctx)
+			if err == nil {
+				// Whose the admitted jobs are depends on who decides.
+				err = c.jobs.lookForRival(ctx)
+			}
 			if err == nil {
 				err = c.jobs.restore(ctx)
 			}

@@ -57,7 +57,7 @@ func (l *Ledger) tick(t Timing) []lapse {
 		if e.unsaidReady() {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
-		if late := e.lapse(now, t); late != nil {
+		if late := e.lapse(now, t); late != nil && !l.kueueDecides() {
 			out = append(out, *late)
 		}
 	}
@@ -70,7 +70,7 @@ func (l *Ledger) giveUp(uid types.UID, t Timing, cause string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
-	if e == nil {
+	if e == nil || l.kueueDecides() {
 		return
 	}
 	now := l.clock.Now()

@@ -22,6 +22,8 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 		return true, ""
 	case m == stray:
 		return false, "waiting for the job that owns the pod to be read"
+	case !e.letsIn() && l.kueueDecides():
+		return false, "waiting for Kueue to admit its job"
 	case !e.letsIn():
 		return false, "waiting for its job to be admitted"
 	}

@@ -18,7 +18,7 @@ import (
 // prototypes are the hypothetical pods of a job, class by class, as its
 // controllers will make them once the owner is resumed.
 func prototypes(e *entry, a *quota.Assignment, tree *quota.Tree) []class {
-	return classesOf(e.job, bases(e, a, tree))
+	return e.byDomain(classesOf(e.job, bases(e, a, tree)))
 }
 
 // bases are the prototypes of the pod sets, on which the controllers have not
@@ -162,7 +162,11 @@ func (l *Ledger) classOf(e *entry, s *slot) (class, bool) {
 	for i := range e.job.PodSets {
 		if ps := &e.job.PodSets[i]; ps.Name == s.set.set.Name {
 			step := divisionOf(all).step(ps)
-			return newClass(ps, i, all[i], s.index/step*step, step), true
+			c := newClass(ps, i, all[i], s.index/step*step, step)
+			if s.set.domains != nil {
+				c = c.in(s.set.domains[s.index], s.index, s.index+1)
+			}
+			return c, true
 		}
 	}
 	return class{}, false

@@ -48,6 +48,8 @@ type Jobs struct {
 	claimNews atomic.Int32
 	// writes are the owners whose admission must be written.
 	writes workqueue.TypedRateLimitingInterface[types.UID]
+	// deletions are the Workloads that are deleted and kept by a finalizer.
+	deletions workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
 // Timing is how long things may take.
@@ -75,6 +77,7 @@ func (j *Jobs) run(ctx context.Context) {
 		go drain(ctx, j.writes, j.writeAdmission)
 	}
 	go drain(ctx, j.effects.settles, j.settle)
+	go drain(ctx, j.deletions, j.letWorkloadGo)
 	go j.watchTimeouts(ctx)
 	go j.watchRival(ctx)
 	go func() {
@@ -82,6 +85,7 @@ func (j *Jobs) run(ctx context.Context) {
 		j.effects.jobs.ShutDown()
 		j.effects.settles.ShutDown()
 		j.writes.ShutDown()
+		j.deletions.ShutDown()
 	}()
 }
 

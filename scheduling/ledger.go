@@ -67,6 +67,10 @@ type Ledger struct {
 	heardNodes, heardNamespaces *heard
 	// rival is why nothing may be admitted at all; nil normally.
 	rival *reason.Reason
+	// follows: Kueue decides by the configuration; topologies are the flavors
+	// for whose pods it chooses domains.
+	follows    bool
+	topologies map[string]struct{}
 	// holdUnqueued: GPU pods without a queue are not let in. It is set before
 	// the scheduler runs.
 	holdUnqueued bool
@@ -114,6 +118,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		namespaces: map[string]map[string]string{},
 		away:       map[string]*absence{},
 		overfull:   map[string]*breach{},
+		topologies: map[string]struct{}{},
 		waits:      newWaitlist(),
 		heardNodes: newHeard(), heardNamespaces: newHeard(),
 	}
@@ -135,16 +140,27 @@ func (l *Ledger) SetNamespace(name string, labels map[string]string) {
 	l.touch()
 }
 
-// SetRival stops all admissions for the reason given, or allows them (nil).
-func (l *Ledger) SetRival(why *reason.Reason) {
+// SetRival stops all admissions for the reason given, or allows them (nil). It
+// reports whether that is news: then other steps may be due for every job.
+func (l *Ledger) SetRival(why *reason.Reason) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if (why == nil) == (l.rival == nil) {
-		return
+	if (why == nil) == (l.rival == nil) || l.follows {
+		return false
 	}
 	l.rival = why
+	if why == nil {
+		// What Kueue admitted is written again with the nodes.
+		for e := range l.waits.charged {
+			if e.state == Admitted {
+				e.replanned++
+				l.effects.Write(e.job.Owner.UID)
+			}
+		}
+	}
 	l.waits.addAll()
 	l.touch()
+	return true
 }
 
 // Restored says that the jobs which the API knew as admitted are all in.
@@ -172,7 +188,7 @@ func (l *Ledger) isRestored() bool {
 
 // next is the bucket whose first job is to be tried now, nil if there is none.
 func (l *Ledger) next() *bucket {
-	if !l.restored || l.rival != nil || len(l.waits.due.items) == 0 {
+	if !l.restored || l.kueueDecides() || len(l.waits.due.items) == 0 {
 		return nil
 	}
 	return l.waits.due.items[0]

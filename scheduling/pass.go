@@ -37,7 +37,7 @@ func (c *Cycle) Pass(ctx context.Context) (more bool) {
 	c.ledger.mu.Lock()
 	defer c.ledger.mu.Unlock()
 	l := c.ledger
-	return l.next() != nil || len(p.aside) > 0 || (len(l.waits.renewals) > 0 && l.restored && l.rival == nil)
+	return l.next() != nil || len(p.aside) > 0 || (len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
 }
 
 // pass is one admission pass.
@@ -114,7 +114,7 @@ func (p *pass) run() error {
 // renewal is a refused bucket to be tried again for its reason: one, in a pass
 // that has nothing else to do.
 func (p *pass) renewal() *bucket {
-	if l := p.ledger; p.tries == 0 && l.restored && l.rival == nil {
+	if l := p.ledger; p.tries == 0 && l.restored && !l.kueueDecides() {
 		return l.waits.nextRenewal()
 	}
 	return nil
@@ -169,7 +169,7 @@ func (p *pass) findGPUs() error {
 	l := p.ledger
 	l.mu.Lock()
 	var bites []placement.Bite
-	if l.waits.gpusMoved && l.restored && l.rival == nil {
+	if l.waits.gpusMoved && l.restored && !l.kueueDecides() {
 		l.waits.gpusMoved = false
 		for bite := range l.waits.gpus {
 			bites = append(bites, bite)

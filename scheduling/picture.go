@@ -89,10 +89,14 @@ func (l *Ledger) replanLines(now time.Time) []pendingLine {
 			continue
 		}
 		bound, all := e.progress(now)
-		lines = append(lines, pendingLine{
+		line := pendingLine{
 			job: e.job, why: *e.why, event: "Replanning",
 			prefix: fmt.Sprintf("only %d of %d pods have a node: ", bound, all), said: e.said,
-		})
+		}
+		if l.kueueDecides() {
+			line.pods = e.stuckPods()
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

@@ -249,10 +249,11 @@ func (l *Ledger) record(pod *corev1.Pod) {
 			}
 			l.occupy(e, s, pod)
 		case !s.bound:
-			lacked := !s.set.admits(s.pod)
+			waited := !s.ready()
 			s.pod = pod
+			l.trade(e, s)
 			l.compare(e, s)
-			if lacked && s.set.admits(pod) {
+			if waited && s.ready() {
 				l.wake(e, s.group())
 			}
 		}

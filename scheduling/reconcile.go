@@ -72,13 +72,17 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		return nil
 	}
 	var wl *kueue.Workload
-	if no == nil && !job.Deleting {
+	follows := j.ledger.followsKueue()
+	switch {
+	case follows:
+		wl, err = j.kueuesWorkload(ctx, job)
+	case no == nil && !job.Deleting:
 		wl, no, err = j.ensureWorkload(ctx, job)
-		if err != nil {
-			return err
-		}
 	}
-	if no == nil && job.Gated && !claimsAdmission(wl) && !j.ledger.isCharged(job.Owner.UID) {
+	if err != nil {
+		return err
+	}
+	if no == nil && job.Gated && !follows && !claimsAdmission(wl) && !j.ledger.isCharged(job.Owner.UID) {
 		no = runsAlready(job)
 	}
 	if no == nil && job.Finish == nil && !job.Deleting && !j.ledger.isCharged(job.Owner.UID) {

@@ -81,6 +81,7 @@ func (r *reporter) run(ctx context.Context) {
 
 func (r *reporter) report(ctx context.Context) error {
 	lines, counts := r.ledger.picture(r.clock.Now())
+	follows := r.ledger.followsKueue()
 	var first error
 	keep := func(err error) {
 		if err != nil && first == nil {
@@ -90,12 +91,23 @@ func (r *reporter) report(ctx context.Context) error {
 	metrics.PendingWorkloads.Reset()
 	for name, c := range counts.clusterQueues {
 		metrics.PendingWorkloads.WithLabelValues(name).Set(float64(c.pending))
-		keep(r.writeClusterQueue(ctx, name, c))
+		if !follows {
+			keep(r.writeClusterQueue(ctx, name, c))
+		}
 	}
 	for name, c := range counts.localQueues {
-		keep(r.writeLocalQueue(ctx, name, c))
+		if !follows {
+			keep(r.writeLocalQueue(ctx, name, c))
+		}
+	}
+	if !follows {
+		keep(r.keepQueueFinalizers(ctx, counts.clusterQueues))
 	}
 	for _, l := range lines {
+		if follows {
+			// The Workload is Kueue's.
+			l.wl = nil
+		}
 		if err := r.tell(ctx, l); err != nil {
 			r.ledger.retell(l.job.Owner.UID)
 			keep(err)

@@ -43,7 +43,7 @@ func (j *Jobs) restore(ctx context.Context) error {
 	}
 	restored := 0
 	for i, job := range jobs {
-		if job != nil {
+		if job != nil && (!j.ledger.followsKueue() || startedByKueue(job, &list.Items[i])) {
 			j.ledger.restore(job, &list.Items[i], succeeded[job.PodOwnerUID])
 			restored++
 		}
@@ -175,7 +175,9 @@ func (l *Ledger) restore(job *workload.Job, wl *kueue.Workload, succeeded []*cor
 // whose pod has succeeded are done. A job that was being stopped goes on
 // leaving.
 func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*corev1.Pod) *entry {
-	job = asAdmitted(job, wl)
+	if !l.kueueDecides() || len(job.PodSets) == 0 {
+		job = asAdmitted(job, wl)
+	}
 	e := newEntry(job)
 	e.workload, e.version = wl, 1
 	if wl.Spec.Priority != nil {
@@ -195,7 +197,11 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
 		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
 	}
-	l.setTolerations(e)
+	if l.kueueDecides() {
+		l.fixDomains(e, wl.Status.Admission)
+	} else {
+		l.setTolerations(e)
+	}
 	for _, pod := range succeeded {
 		e.succeed(pod)
 	}

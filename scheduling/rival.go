@@ -16,18 +16,15 @@ import (
 var kueueLease = client.ObjectKey{Namespace: "kueue-system", Name: "c1f6bfd2.kueue.x-k8s.io"}
 
 // rivalEvery is how often the Lease is looked at.
-const rivalEvery = 10 * time.Second
+const rivalEvery = 2 * time.Second
 
 // watchRival stops admissions while a Kueue manager is alive: two programs
 // that charge the same quota would each overrule the other.
 func (j *Jobs) watchRival(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	for {
-		why, err := j.rival(ctx)
-		if err != nil {
+		if err := j.lookForRival(ctx); err != nil {
 			logger.Error(err, "Looking for a live Kueue manager")
-		} else {
-			j.ledger.SetRival(why)
 		}
 		select {
 		case <-ctx.Done():
@@ -35,6 +32,19 @@ func (j *Jobs) watchRival(ctx context.Context) {
 		case <-j.clock.After(rivalEvery):
 		}
 	}
+}
+
+// lookForRival has the Ledger know whether a Kueue manager is alive. Where Kueue
+// decides by the configuration, that is no obstacle.
+func (j *Jobs) lookForRival(ctx context.Context) error {
+	why, err := j.rival(ctx)
+	if err != nil {
+		return err
+	}
+	if j.ledger.SetRival(why) {
+		j.ledger.syncAll(func(*entry) bool { return true })
+	}
+	return nil
 }
 
 // rival is why nothing may be admitted now, nil where no Kueue manager lives.

@@ -53,6 +53,7 @@ func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
 		if pod.Spec.NodeName != "" {
 			l.occupy(e, s, pod)
 		} else {
+			l.trade(e, s)
 			l.compare(e, s)
 		}
 		groups[s.group()] = true

@@ -77,7 +77,8 @@ func (s *slot) group() startGroup {
 // ready says that the slot has its pod or needs none.
 func (s *slot) ready() bool {
 	return s.done || s.bound ||
-		(s.pod != nil && !s.lost() && !s.unwritten && s.pod.DeletionTimestamp == nil && s.set.admits(s.pod))
+		(s.pod != nil && !s.lost() && !s.unwritten && s.pod.DeletionTimestamp == nil &&
+			len(s.pod.Spec.SchedulingGates) == 0 && s.set.admits(s.pod))
 }
 
 // setSlots are the slots of one pod set, in rank order.
@@ -95,6 +96,9 @@ type setSlots struct {
 	// tolerations are what pods that exist before the admission must have been
 	// given before they are let in.
 	tolerations []corev1.Toleration
+	// domains are where Kueue has put the pods of the slots, as node selectors;
+	// nil where it leaves that to us.
+	domains []map[string]string
 	// gpus is what each pod asks for.
 	gpus int64
 	// startedAt is when all pods of the set's phase were first on their nodes;

@@ -107,6 +107,7 @@ func (j *Jobs) sources() []source {
 	of := kueue.SchemeGroupVersion.WithKind
 	out := []source{
 		{of("ResourceFlavor"), &kueue.ResourceFlavor{}, handler(func(_, o *kueue.ResourceFlavor) {
+			l.setTopology(o.Name, o.Spec.TopologyName != nil)
 			l.UpdateQuota(func(t *quota.Tree) { t.SetFlavor(o) })
 		}, func(o *kueue.ResourceFlavor) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteFlavor(o.Name) }) }), needed},
 		{of("ClusterQueue"), &kueue.ClusterQueue{}, handler(func(old, o *kueue.ClusterQueue) {
@@ -215,6 +216,9 @@ func (j *Jobs) watchSource(ctx context.Context, c cache.Cache, s source) error {
 // workloadSeen takes in a Workload and has its job looked at where someone
 // else changed it.
 func (j *Jobs) workloadSeen(wl *kueue.Workload) {
+	if goesWithFinalizer(wl) {
+		j.deletions.Add(client.ObjectKeyFromObject(wl))
+	}
 	owner, ok := workload.OwnerOf(wl)
 	if !ok {
 		return

@@ -38,6 +38,9 @@ const (
 // DefaultQueue is the LocalQueue for jobs that name none, as in Kueue.
 const DefaultQueue = "default"
 
+// roleAnnotation is where Kueue notes the role of a pod that it manages.
+const roleAnnotation = "kueue.x-k8s.io/role-hash"
+
 // roleLength is the number of hexadecimal digits in the name of a role.
 const roleLength = 8
 
@@ -78,6 +81,10 @@ func AsksGPU(pod *corev1.Pod) bool {
 // each other's place. It is a hash of what decides where the pod may run and
 // how much it takes, without what Resume has added.
 func RoleOf(pod *corev1.Pod) string {
+	if role := pod.Annotations[roleAnnotation]; role != "" {
+		// A pod changes when Kueue lets it go, so Kueue has noted its role before.
+		return role
+	}
 	template := corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()}
 	template.Annotations = pod.Annotations
 	// A spoiled annotation is reported where the job is read.

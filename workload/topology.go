@@ -141,23 +141,50 @@ func DecodeNodes(assignment *kueue.TopologyAssignment) ([]string, error) {
 	return nodes, nil
 }
 
-func decodeSlice(nodes []string, slice *kueue.TopologyAssignmentSlice, values *kueue.TopologyAssignmentSliceLevelValues) ([]string, error) {
-	domains := int(slice.DomainCount)
-	if values.Universal == nil && (values.Individual == nil || len(values.Individual.Roots) != domains) {
-		return nil, fmt.Errorf("it has no value for each of its %d domains", domains)
+// DecodeDomains reads a topology assignment: the domain of each pod, in the
+// order of the assignment, as the node labels of all its levels. Pods of one
+// domain share a map. nil gives no domains.
+func DecodeDomains(assignment *kueue.TopologyAssignment) ([]map[string]string, error) {
+	if assignment == nil {
+		return nil, nil
 	}
-	if slice.PodCounts.Universal == nil && len(slice.PodCounts.Individual) != domains {
-		return nil, fmt.Errorf("it has %d pod counts for %d domains", len(slice.PodCounts.Individual), domains)
-	}
-	for d := range domains {
-		count := 0
-		if slice.PodCounts.Universal != nil {
-			count = int(*slice.PodCounts.Universal)
-		} else {
-			count = int(slice.PodCounts.Individual[d])
+	var out []map[string]string
+	for i := range assignment.Slices {
+		slice := &assignment.Slices[i]
+		if len(slice.ValuesPerLevel) != len(assignment.Levels) {
+			return nil, fmt.Errorf("decoding a topology assignment: slice %d has values for %d levels of %d",
+				i, len(slice.ValuesPerLevel), len(assignment.Levels))
 		}
-		if count < 1 || count > maxDecodedPods-len(nodes) {
-			return nil, fmt.Errorf("domain %d has %d pods", d, count)
+		for l := range slice.ValuesPerLevel {
+			if err := completeValues(slice, &slice.ValuesPerLevel[l]); err != nil {
+				return nil, fmt.Errorf("decoding a topology assignment: slice %d: %w", i, err)
+			}
+		}
+		for d := range int(slice.DomainCount) {
+			count, err := podsIn(slice, d, maxDecodedPods-len(out))
+			if err != nil {
+				return nil, fmt.Errorf("decoding a topology assignment: slice %d: %w", i, err)
+			}
+			domain := map[string]string{}
+			for l, level := range assignment.Levels {
+				domain[level] = domainName(&slice.ValuesPerLevel[l], d)
+			}
+			for range count {
+				out = append(out, domain)
+			}
+		}
+	}
+	return out, nil
+}
+
+func decodeSlice(nodes []string, slice *kueue.TopologyAssignmentSlice, values *kueue.TopologyAssignmentSliceLevelValues) ([]string, error) {
+	if err := completeValues(slice, values); err != nil {
+		return nil, err
+	}
+	for d := range int(slice.DomainCount) {
+		count, err := podsIn(slice, d, maxDecodedPods-len(nodes))
+		if err != nil {
+			return nil, err
 		}
 		node := domainName(values, d)
 		for range count {
@@ -165,6 +192,33 @@ func decodeSlice(nodes []string, slice *kueue.TopologyAssignmentSlice, values *k
 		}
 	}
 	return nodes, nil
+}
+
+// completeValues says what is missing of a slice: values of a level, or numbers
+// of pods.
+func completeValues(slice *kueue.TopologyAssignmentSlice, values *kueue.TopologyAssignmentSliceLevelValues) error {
+	domains := int(slice.DomainCount)
+	if values.Universal == nil && (values.Individual == nil || len(values.Individual.Roots) != domains) {
+		return fmt.Errorf("it has no value for each of its %d domains", domains)
+	}
+	if slice.PodCounts.Universal == nil && len(slice.PodCounts.Individual) != domains {
+		return fmt.Errorf("it has %d pod counts for %d domains", len(slice.PodCounts.Individual), domains)
+	}
+	return nil
+}
+
+// podsIn is the number of pods in one domain of a slice, 1 to most.
+func podsIn(slice *kueue.TopologyAssignmentSlice, domain, most int) (int, error) {
+	count := 0
+	if slice.PodCounts.Universal != nil {
+		count = int(*slice.PodCounts.Universal)
+	} else {
+		count = int(slice.PodCounts.Individual[domain])
+	}
+	if count < 1 || count > most {
+		return 0, fmt.Errorf("domain %d has %d pods", domain, count)
+	}
+	return count, nil
 }
 
 func domainName(values *kueue.TopologyAssignmentSliceLevelValues, d int) string {

@@ -53,11 +53,10 @@ func newRenderUpstream() *cobra.Command {
 	flags.StringVar(&modules.JobSet, "jobset", "", "folder of the module sigs.k8s.io/jobset")
 	flags.StringVar(&modules.Trainer, "trainer", "", "folder of the module github.com/kubeflow/trainer/v2")
 	flags.StringVar(&modules.SchedulerPlugins, "scheduler-plugins", "", "folder of the module sigs.k8s.io/scheduler-plugins")
+	flags.StringVar(&modules.Kueue, "kueue", "", "folder of the module sigs.k8s.io/kueue")
 	flags.StringVar(&out, "out", "", "folder to write to")
-	for _, name := range []string{"jobset", "trainer", "scheduler-plugins", "out"} {
-		if err := command.MarkFlagRequired(name); err != nil {
-			panic(err) // A flag that is not defined above.
-		}
+	if err := command.MarkFlagRequired("out"); err != nil {
+		panic(err) // A flag that is not defined above.
 	}
 	return command
 }

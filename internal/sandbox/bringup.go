@@ -51,7 +51,7 @@ func (b *bringUp) run(ctx context.Context) error {
 	rendering, _ := errgroup.WithContext(ctx)
 	rendering.Go(func() (err error) { upstream, err = loadUpstream(b.options); return err })
 	if b.options.Has(WithScheduler) || b.options.Has(WithWebhook) {
-		rendering.Go(func() (err error) { muster, err = loadMuster(); return err })
+		rendering.Go(func() (err error) { muster, err = loadMuster(b.options); return err })
 	}
 	etcd := b.etcdProgram()
 	if err := b.start(ctx, etcd); err != nil {
@@ -104,6 +104,7 @@ func (b *bringUp) parts(theirs, ours stages) []func(context.Context) error {
 		webhooksOf(theirs, "jobset"), b.ca.pem)
 	add(WithTrainer, b.trainerProgram, &account{componentTrainer, "kubeflow-system", "kubeflow-trainer-controller-manager"},
 		webhooksOf(theirs, "trainer"), b.ca.pem)
+	begin = append(begin, b.beginKueue(theirs)...)
 	add(WithScheduler, b.musterSchedulerProgram, &account{componentMusterScheduler, musterNamespace, componentMusterScheduler}, nil, nil)
 	add(WithWebhook, b.musterWebhookProgram, &account{componentMusterWebhook, musterNamespace, componentMusterWebhook}, ours.webhooks, nil)
 	add(WithKubeScheduler, b.kubeSchedulerProgram, nil, nil, nil)
@@ -271,7 +272,9 @@ func (b *bringUp) finish(ctx context.Context, theirs stages) error {
 	if err != nil {
 		return b.children.complaint(componentControllerManager, fmt.Sprintf("did not create the default service account: %v", err))
 	}
-	for part, object := range map[string]*unstructured.Unstructured{WithJobSet: probeJobSet(), WithTrainer: probeTrainJob()} {
+	for part, object := range map[string]*unstructured.Unstructured{
+		WithJobSet: probeJobSet(), WithTrainer: probeTrainJob(), WithKueue: probeFlavor(),
+	} {
 		if !b.options.Has(part) {
 			continue
 		}

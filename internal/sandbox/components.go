@@ -21,6 +21,7 @@ const (
 	componentSimulator         = "simulator"
 	componentJobSet            = "jobset"
 	componentTrainer           = "trainer"
+	componentKueue             = "kueue"
 	componentMusterScheduler   = "muster-scheduler"
 	componentMusterWebhook     = "muster-webhook"
 )
@@ -50,6 +51,7 @@ const (
 	binaryKubeScheduler     = "kube-scheduler"
 	binaryJobSet            = "jobset-controller"
 	binaryTrainer           = "trainer-controller"
+	binaryKueue             = "kueue-controller"
 	binaryScheduler         = "scheduler"
 	binaryWebhook           = "webhook"
 	binarySandbox           = "sandbox"
@@ -60,7 +62,7 @@ func (o Options) binaries() []string {
 	names := []string{binaryEtcd, binaryAPIServer, binaryControllerManager, binarySandbox}
 	for _, part := range []struct{ part, binary string }{
 		{WithJobSet, binaryJobSet}, {WithTrainer, binaryTrainer}, {WithScheduler, binaryScheduler},
-		{WithWebhook, binaryWebhook}, {WithKubeScheduler, binaryKubeScheduler},
+		{WithWebhook, binaryWebhook}, {WithKubeScheduler, binaryKubeScheduler}, {WithKueue, binaryKueue},
 	} {
 		if o.Has(part.part) {
 			names = append(names, part.binary)
@@ -96,7 +98,7 @@ func (o Options) checkBinaries() error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("not built yet: %s (run \"make sandbox\", or leave the part out with --with)", strings.Join(missing, ", "))
+	return fmt.Errorf("not built yet: %s (run \"make sandbox\", for kueue \"make sandbox-kueue\", or leave the part out with --with)", strings.Join(missing, ", "))
 }
 
 func (s *setup) etcdProgram() program {

@@ -191,7 +191,7 @@ func TestOptions(t *testing.T) {
 		{name: "all defaults"},
 		{name: "a comparison cluster", options: Options{With: []string{"trainer", "jobset", "kube-scheduler"}}},
 		{name: "too few nodes", options: Options{Nodes: -1}, wantErr: "nodes is -1, want 1 to 10000"},
-		{name: "a part that does not exist", options: Options{With: []string{"kueue"}}, wantErr: `with names "kueue"`},
+		{name: "a part that does not exist", options: Options{With: []string{"istio"}}, wantErr: `with names "istio"`},
 		{name: "the Trainer without JobSet", options: Options{With: []string{"trainer"}}, wantErr: "trainer without jobset"},
 		{name: "two schedulers", options: Options{With: []string{"scheduler", "kube-scheduler"}}, wantErr: "choose one"},
 		{name: "a configuration for nobody", options: Options{With: []string{"jobset"}, Config: "x"}, wantErr: "does not name scheduler"},

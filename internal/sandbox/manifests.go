@@ -119,7 +119,7 @@ func keepKinds(objects []*unstructured.Unstructured) []*unstructured.Unstructure
 	var kept []*unstructured.Unstructured
 	for _, object := range objects {
 		switch object.GroupVersionKind().Group {
-		case "apps", "policy", "cert-manager.io", "monitoring.coreos.com":
+		case "apps", "policy", "cert-manager.io", "monitoring.coreos.com", "apiregistration.k8s.io":
 			continue
 		}
 		switch object.GetKind() {

@@ -145,7 +145,7 @@ spec: {conversion: {strategy: Webhook}, group: kueue.x-k8s.io}
 // TestMustersBaseHasWhatTheSandboxNeeds: the names by which the sandbox finds
 // the service accounts are those of the embedded base.
 func TestMustersBaseHasWhatTheSandboxNeeds(t *testing.T) {
-	objects, err := loadMuster()
+	objects, err := loadMuster(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +167,46 @@ func TestMustersBaseHasWhatTheSandboxNeeds(t *testing.T) {
 		if err := pointWebhooks(webhook, 1, nil); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestWhereKueueRunsTheDefinitionsOfItsAPIAreItsOwn(t *testing.T) {
+	objects, err := loadMuster(Options{With: []string{WithKueue}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if definesKueue(object) {
+			t.Errorf("Muster's base brings %s", object.GetName())
+		}
+	}
+	if all, err := loadMuster(Options{}); err != nil || len(all) == len(objects) {
+		t.Errorf("without Kueue there are %d objects, with it %d (%v)", len(all), len(objects), err)
+	}
+}
+
+func TestConversionsCallTheLocalPort(t *testing.T) {
+	definition := decodeOne(t, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: workloads.kueue.x-k8s.io}
+spec:
+  conversion:
+    strategy: Webhook
+    webhook: {clientConfig: {service: {name: s, namespace: n, path: /convert}}, conversionReviewVersions: [v1]}
+`)
+	if !pointConversion(definition, 9443, []byte("ca")) {
+		t.Error("the definition is said to have no conversion")
+	}
+	got, _, err := unstructured.NestedMap(definition.Object, "spec", "conversion", "webhook", "clientConfig")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"url": "https://127.0.0.1:9443/convert", "caBundle": "Y2E="}, got); diff != "" {
+		t.Errorf("clientConfig (-want +got):\n%s", diff)
+	}
+	if pointConversion(decodeOne(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: topologies.kueue.x-k8s.io}}"), 1, nil) {
+		t.Error("a definition of one version is said to have a conversion")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/manifests"
@@ -16,12 +17,16 @@ import (
 const musterNamespace = "muster-system"
 
 // loadMuster renders the base that an administrator installs.
-func loadMuster() ([]*unstructured.Unstructured, error) {
+// Where Kueue runs, the definitions of its API are its own.
+func loadMuster(o Options) ([]*unstructured.Unstructured, error) {
 	objects, err := buildKustomization("base", map[string]fs.FS{"": manifests.FS}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("rendering Muster's manifests: %w", err)
 	}
 	objects = keepKinds(objects)
+	if o.Has(WithKueue) {
+		objects = slices.DeleteFunc(objects, definesKueue)
+	}
 	for _, object := range objects {
 		dropConversion(object)
 	}

@@ -19,6 +19,7 @@ const (
 	WithScheduler     = "scheduler"
 	WithWebhook       = "webhook"
 	WithKubeScheduler = "kube-scheduler"
+	WithKueue         = "kueue"
 )
 
 // DefaultDir is the folder of a sandbox that is given none, relative to the
@@ -103,7 +104,7 @@ func (o Options) validate() error {
 	if o.GPUsPerNode < 0 || o.GPUsPerNode > 1024 {
 		errs = append(errs, fmt.Errorf("gpus-per-node is %d, want 0 to 1024", o.GPUsPerNode))
 	}
-	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler}
+	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler, WithKueue}
 	for _, part := range o.With {
 		if !slices.Contains(known, part) {
 			errs = append(errs, fmt.Errorf("with names %q, want some of %s", part, strings.Join(known, ", ")))

@@ -28,13 +28,14 @@ type authority struct {
 	pem []byte
 }
 
-func newAuthority() (*authority, error) {
+func newAuthority(names ...string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generating the sandbox's CA key: %w", err)
 	}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "muster-sandbox"},
+		DNSNames:              names,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
@@ -67,8 +68,9 @@ func (a *authority) sign(template, parent *x509.Certificate, subject *ecdsa.Priv
 	return der, nil
 }
 
-// issue writes tls.crt and tls.key for a server on loopback into folder.
-func (a *authority) issue(name, folder string) error {
+// issue writes tls.crt and tls.key for a server on loopback into folder, which
+// may have more DNS names.
+func (a *authority) issue(name, folder string, names ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("generating the key of %s: %w", name, err)
@@ -77,7 +79,7 @@ func (a *authority) issue(name, folder string) error {
 		Subject:     pkix.Name{CommonName: name},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		DNSNames:    append([]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}, names...),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}, a.certificate, key)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // UpstreamModules are the folders of the modules whose manifests the sandbox
 // needs, as "go list -m -f {{.Dir}}" prints them.
 type UpstreamModules struct {
-	JobSet, Trainer, SchedulerPlugins string
+	JobSet, Trainer, SchedulerPlugins, Kueue string
 }
 
 // The files that RenderUpstream writes.
@@ -20,6 +20,7 @@ const (
 	upstreamJobSet   = "jobset.yaml"
 	upstreamTrainer  = "trainer.yaml"
 	upstreamPodGroup = "podgroup.yaml"
+	upstreamKueue    = "kueue.yaml"
 )
 
 // trainerKustomization composes the parts of the Trainer's manifests that its
@@ -42,37 +43,53 @@ metadata:
   name: kubeflow-system
 `
 
-// RenderUpstream writes the upstream controllers' definitions, permissions,
-// webhooks and training runtimes into folder out, each from the kustomization
-// that the module ships. Deployments are left out: the sandbox runs processes.
+// RenderUpstream writes the definitions, permissions, webhooks and training
+// runtimes of those upstream controllers into folder out whose modules are
+// given, each from the kustomization that the module ships. Deployments are left
+// out: the sandbox runs processes.
 func RenderUpstream(modules UpstreamModules, out string) error {
-	jobset, err := buildKustomization("jobset/default", map[string]fs.FS{
-		"jobset": os.DirFS(filepath.Join(modules.JobSet, "config")),
-	}, nil)
-	if err != nil {
-		return fmt.Errorf("rendering JobSet's manifests: %w", err)
-	}
-	trainer, err := buildKustomization("sandbox", map[string]fs.FS{
-		"trainer": os.DirFS(filepath.Join(modules.Trainer, "manifests")),
-	}, map[string]string{
-		"sandbox/kustomization.yaml": trainerKustomization,
-		"sandbox/namespace.yaml":     trainerNamespace,
-	})
-	if err != nil {
-		return fmt.Errorf("rendering the Trainer's manifests: %w", err)
-	}
-	podGroup, err := readObjects(filepath.Join(modules.SchedulerPlugins, "manifests", "coscheduling", "crd.yaml"))
-	if err != nil {
-		return fmt.Errorf("rendering the PodGroup definition: %w", err)
-	}
-	for name, objects := range map[string][]*unstructured.Unstructured{
-		upstreamJobSet: jobset, upstreamTrainer: trainer, upstreamPodGroup: podGroup,
+	for _, m := range []struct {
+		what, folder, file string
+		render             func(folder string) ([]*unstructured.Unstructured, error)
+	}{
+		{"JobSet's manifests", modules.JobSet, upstreamJobSet, renderJobSet},
+		{"the Trainer's manifests", modules.Trainer, upstreamTrainer, renderTrainer},
+		{"the PodGroup definition", modules.SchedulerPlugins, upstreamPodGroup, renderPodGroup},
+		{"Kueue's manifests", modules.Kueue, upstreamKueue, renderKueue},
 	} {
-		if err := writeObjects(filepath.Join(out, name), keepKinds(objects)); err != nil {
+		if m.folder == "" {
+			continue
+		}
+		objects, err := m.render(m.folder)
+		if err != nil {
+			return fmt.Errorf("rendering %s: %w", m.what, err)
+		}
+		if err := writeObjects(filepath.Join(out, m.file), keepKinds(objects)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func renderJobSet(folder string) ([]*unstructured.Unstructured, error) {
+	return buildKustomization("jobset/default", map[string]fs.FS{"jobset": os.DirFS(filepath.Join(folder, "config"))}, nil)
+}
+
+func renderTrainer(folder string) ([]*unstructured.Unstructured, error) {
+	return buildKustomization("sandbox", map[string]fs.FS{
+		"trainer": os.DirFS(filepath.Join(folder, "manifests")),
+	}, map[string]string{
+		"sandbox/kustomization.yaml": trainerKustomization,
+		"sandbox/namespace.yaml":     trainerNamespace,
+	})
+}
+
+func renderPodGroup(folder string) ([]*unstructured.Unstructured, error) {
+	return readObjects(filepath.Join(folder, "manifests", "coscheduling", "crd.yaml"))
+}
+
+func renderKueue(folder string) ([]*unstructured.Unstructured, error) {
+	return buildKustomization("kueue/default", map[string]fs.FS{"kueue": os.DirFS(filepath.Join(folder, "config"))}, nil)
 }
 
 // loadUpstream reads the manifests that the chosen parts need.
@@ -84,14 +101,19 @@ func loadUpstream(o Options) ([]*unstructured.Unstructured, error) {
 	if o.Has(WithTrainer) {
 		names = append(names, upstreamTrainer, upstreamPodGroup)
 	}
+	if o.Has(WithKueue) {
+		names = append(names, upstreamKueue)
+	}
 	var all []*unstructured.Unstructured
 	for _, name := range names {
 		objects, err := readObjects(filepath.Join(o.BinDir, "upstream", name))
 		if err != nil {
-			return nil, fmt.Errorf("%w (run \"make sandbox\")", err)
+			return nil, fmt.Errorf("%w (run \"make sandbox\", for kueue \"make sandbox-kueue\")", err)
 		}
-		for _, object := range objects {
-			dropConversion(object)
+		if name != upstreamKueue {
+			for _, object := range objects {
+				dropConversion(object)
+			}
 		}
 		all = append(all, objects...)
 	}

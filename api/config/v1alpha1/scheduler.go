@@ -13,8 +13,14 @@ const GroupVersion = "config.muster.dev/v1alpha1"
 // SchedulerKind is the kind of the scheduler's file.
 const SchedulerKind = "SchedulerConfiguration"
 
-// ProviderNative is the quota provider in which Muster itself decides.
-const ProviderNative = "native"
+// Who may decide about quota.
+const (
+	// ProviderNative: Muster itself decides.
+	ProviderNative = "native"
+	// ProviderKueue: a running Kueue manager decides; Muster places what it
+	// admits, whole.
+	ProviderKueue = "kueue"
+)
 
 // What may happen to GPU pods without a queue.
 const (
@@ -91,7 +97,7 @@ type SecureServing struct {
 
 // Quota says who decides whether a job has quota.
 type Quota struct {
-	// Provider is ProviderNative.
+	// Provider is ProviderNative or ProviderKueue.
 	Provider string `json:"provider"`
 }
 

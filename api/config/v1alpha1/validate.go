@@ -32,8 +32,8 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	errs = append(errs, ipAddress(field.NewPath("secureServing", "bindAddress"), c.SecureServing.BindAddress)...)
 	errs = append(errs, port(field.NewPath("secureServing", "port"), c.SecureServing.Port)...)
 	errs = append(errs, profiles(field.NewPath("profiles"), c.Profiles)...)
-	if c.Quota.Provider != ProviderNative {
-		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, []string{ProviderNative}))
+	if providers := []string{ProviderNative, ProviderKueue}; !slices.Contains(providers, c.Quota.Provider) {
+		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, providers))
 	}
 	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
 	return append(errs, c.Admission.validate(field.NewPath("admission"))...)

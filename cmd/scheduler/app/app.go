@@ -120,7 +120,8 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 	}
 	return scheduling.NewCore(ctx, scheduling.Config{
 		SchedulerNames: c.Profiles,
-		Unqueued:       workload.Unqueued(c.Unqueued),
+		Unqueued:       unqueued(c),
+		FollowKueue:    c.Quota.Provider == configv1alpha1.ProviderKueue,
 		Timing: scheduling.Timing{
 			StartTimeout:  c.Admission.StartTimeout.Duration,
 			ReadyTimeout:  c.Admission.ReadyTimeout.Duration,
@@ -135,6 +136,15 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		Cache:      objects,
 		Client:     direct,
 	}), nil
+}
+
+// unqueued is what happens to GPU pods without a queue. Where Kueue decides, it
+// is Kueue that gives them the default queue.
+func unqueued(c *configv1alpha1.SchedulerConfiguration) workload.Unqueued {
+	if c.Quota.Provider == configv1alpha1.ProviderKueue && c.Unqueued == configv1alpha1.UnqueuedDefault {
+		return workload.UnqueuedRun
+	}
+	return workload.Unqueued(c.Unqueued)
 }
 
 func schedulerOptions(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api *rest.Config) (*options.Options, error) {
