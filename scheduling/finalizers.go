@@ -90,7 +90,7 @@ func partial(obj client.Object, kind string) *metav1.PartialObjectMetadata {
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
 		ResourceVersion: obj.GetResourceVersion(), Finalizers: obj.GetFinalizers(),
 	}}
-	out.SetGroupVersionKind(schema.GroupVersionKind{Group: kueue.GroupVersion.Group, Version: kueue.GroupVersion.Version, Kind: kind})
+	out.SetGroupVersionKind(schema.GroupVersionKind{Group: kueue.SchemeGroupVersion.Group, Version: kueue.SchemeGroupVersion.Version, Kind: kind})
 	return out
 }
 

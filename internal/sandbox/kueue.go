@@ -2,7 +2,11 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path"
@@ -82,16 +86,21 @@ func (b *bringUp) beginKueue(theirs stages) []func(context.Context) error {
 	if !b.options.Has(WithKueue) {
 		return nil
 	}
-	ca, err := newAuthority(kueueAuthorityName)
-	if err != nil {
-		return []func(context.Context) error{func(context.Context) error { return err }}
+	var p program
+	// Kueue reads the key of its authority, and knows RSA's only.
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	var ca *authority
+	if err == nil {
+		ca, err = authorityOf(key, kueueAuthorityName)
 	}
-	p, err := b.kueueProgram(ca)
+	if err == nil {
+		p, err = b.kueueProgram(ca)
+	}
 	return []func(context.Context) error{func(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := b.writeKueueSecret(ctx, ca); err != nil {
+		if err := b.writeKueueSecret(ctx, ca, key); err != nil {
 			return err
 		}
 		var converted []*unstructured.Unstructured
@@ -109,16 +118,16 @@ func (b *bringUp) beginKueue(theirs stages) []func(context.Context) error {
 
 // writeKueueSecret gives Kueue's manager the Secret that a kubelet would mount,
 // with certificates that it has no reason to make anew.
-func (b *bringUp) writeKueueSecret(ctx context.Context, ca *authority) error {
+func (b *bringUp) writeKueueSecret(ctx context.Context, ca *authority, key *rsa.PrivateKey) error {
 	folder := b.certDir(componentKueue)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: kueueNamespace, Name: kueueSecret},
-		Data:       map[string][]byte{"ca.crt": ca.pem},
+		Data: map[string][]byte{
+			"ca.crt": ca.pem,
+			"ca.key": pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
+		},
 	}
-	if err := writeKey(filepath.Join(folder, "ca.key"), ca.key); err != nil {
-		return err
-	}
-	for _, name := range []string{"ca.key", "tls.crt", "tls.key"} {
+	for _, name := range []string{"tls.crt", "tls.key"} {
 		content, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			return fmt.Errorf("reading Kueue's certificates: %w", err)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,16 +24,21 @@ const certificateLife = 10 * 365 * 24 * time.Hour
 // server's certificate and those of the upstream webhooks.
 type authority struct {
 	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	key         crypto.Signer
 	// pem is the certificate as clients and webhook configurations take it.
 	pem []byte
 }
 
-func newAuthority(names ...string) (*authority, error) {
+func newAuthority() (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generating the sandbox's CA key: %w", err)
 	}
+	return authorityOf(key)
+}
+
+// authorityOf signs itself with key, and has the DNS names given.
+func authorityOf(key crypto.Signer, names ...string) (*authority, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "muster-sandbox"},
 		DNSNames:              names,
@@ -41,7 +47,7 @@ func newAuthority(names ...string) (*authority, error) {
 		IsCA:                  true,
 	}
 	a := &authority{key: key}
-	der, err := a.sign(template, template, key)
+	der, err := a.sign(template, template, key.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +59,7 @@ func newAuthority(names ...string) (*authority, error) {
 }
 
 // sign fills in serial number and validity.
-func (a *authority) sign(template, parent *x509.Certificate, subject *ecdsa.PrivateKey) ([]byte, error) {
+func (a *authority) sign(template, parent *x509.Certificate, subject crypto.PublicKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, fmt.Errorf("drawing a serial number: %w", err)
@@ -61,7 +67,7 @@ func (a *authority) sign(template, parent *x509.Certificate, subject *ecdsa.Priv
 	template.SerialNumber = serial
 	template.NotBefore = time.Now().Add(-time.Hour)
 	template.NotAfter = time.Now().Add(certificateLife)
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &subject.PublicKey, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, subject, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("signing the certificate of %s: %w", template.Subject.CommonName, err)
 	}
@@ -81,7 +87,7 @@ func (a *authority) issue(name, folder string, names ...string) error {
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:    append([]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}, names...),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}, a.certificate, key)
+	}, a.certificate, key.Public())
 	if err != nil {
 		return err
 	}
