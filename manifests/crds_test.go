@@ -26,7 +26,7 @@ type definition struct {
 	}
 }
 
-func TestTheQueueDefinitionsServeOneVersionWithoutDescriptions(t *testing.T) {
+func TestTheQueueDefinitionsServeBothVersionsAndStoreTheNewerWithoutDescriptions(t *testing.T) {
 	files, err := fs.Glob(manifests.FS, "crds/kueue/kueue.x-k8s.io_*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +42,13 @@ func TestTheQueueDefinitionsServeOneVersionWithoutDescriptions(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		names = append(names, crd.Metadata.Name)
-		if n := len(crd.Spec.Versions); n != 1 {
-			t.Fatalf("%s has %d versions, want v1beta2 alone", file, n)
+		if n := len(crd.Spec.Versions); n != 2 {
+			t.Fatalf("%s has %d versions, want v1beta1 and v1beta2", file, n)
 		}
-		v := crd.Spec.Versions[0]
-		if v.Name != "v1beta2" || !v.Served || !v.Storage || crd.Spec.Conversion != nil {
-			t.Errorf("%s: version %s, served %v, storage %v, conversion %v; want v1beta2 served and stored as it is",
-				file, v.Name, v.Served, v.Storage, crd.Spec.Conversion)
+		old, v := crd.Spec.Versions[0], crd.Spec.Versions[1]
+		if old.Name != "v1beta1" || !old.Served || old.Storage || v.Name != "v1beta2" || !v.Served || !v.Storage || crd.Spec.Conversion != nil {
+			t.Errorf("%s: versions %s, served %v, stored %v, and %s, served %v, stored %v, conversion %v; want v1beta1 and v1beta2 served and v1beta2 stored",
+				file, old.Name, old.Served, old.Storage, v.Name, v.Served, v.Storage, crd.Spec.Conversion)
 		}
 		for _, column := range v.AdditionalPrinterColumns {
 			if column.Description != "" {

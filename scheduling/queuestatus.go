@@ -82,16 +82,20 @@ func (t taken) add(e *entry) {
 	}
 }
 
-// of is what is taken of a ClusterQueue, every cell of its quota listed.
+// of is what is taken of a ClusterQueue, every cell of its quota listed. Above
+// its nominal quota it is borrowed, if there is a cohort to borrow from.
 func (t taken) of(cq *kueue.ClusterQueue) []kueue.FlavorUsage {
 	var out []kueue.FlavorUsage
 	for _, group := range cq.Spec.ResourceGroups {
 		for _, f := range group.Flavors {
 			usage := kueue.FlavorUsage{Name: f.Name}
 			for _, res := range f.Resources {
-				usage.Resources = append(usage.Resources, kueue.ResourceUsage{
-					Name: res.Name, Total: quota.Quantity(res.Name, t[string(f.Name)][res.Name]),
-				})
+				used := kueue.ResourceUsage{Name: res.Name, Total: quota.Quantity(res.Name, t[string(f.Name)][res.Name])}
+				if cq.Spec.CohortName != "" && used.Total.Cmp(res.NominalQuota) > 0 {
+					used.Borrowed = used.Total.DeepCopy()
+					used.Borrowed.Sub(res.NominalQuota)
+				}
+				usage.Resources = append(usage.Resources, used)
 			}
 			out = append(out, usage)
 		}

@@ -1,7 +1,8 @@
 // Package certificate keeps the webhook's serving certificate: it issues it,
 // renews it long before it expires, shares it between replicas through one
 // Secret, serves it from memory, and keeps the caBundle of one
-// MutatingWebhookConfiguration such that the API server trusts it.
+// MutatingWebhookConfiguration, and of the definitions that the webhook
+// converts, such that the API server trusts it.
 //
 // Every serving certificate gets a certificate authority of its own, whose key
 // is thrown away at once: nothing that leaks can sign another certificate. A

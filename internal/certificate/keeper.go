@@ -40,6 +40,9 @@ type Options struct {
 	ConfigurationName string
 	// Hosts are the DNS names and IP addresses under which API servers call.
 	Hosts []string
+	// Conversions are the definitions that trust the certificate too; nil for
+	// none.
+	Conversions *Conversions
 }
 
 // Keeper keeps one serving certificate and the trust in it. Run it in one
@@ -176,11 +179,25 @@ func (k *Keeper) Sync(ctx context.Context) error {
 	} else if configErr == nil {
 		configErr = k.keepTrust(ctx, now, config, p)
 	}
+	// Definitions only ask for objects of an older version: a replica is ready
+	// without their trust.
+	definitionsErr := k.keepConversions(ctx, p)
 	k.serve(now, p)
-	if configErr != nil {
-		return fmt.Errorf("keeping the trust in the serving certificate: %w", configErr)
+	if err := errors.Join(configErr, definitionsErr); err != nil {
+		return fmt.Errorf("keeping the trust in the serving certificate: %w", err)
 	}
 	return nil
+}
+
+func (k *Keeper) keepConversions(ctx context.Context, p *pair) error {
+	if k.options.Conversions == nil {
+		return nil
+	}
+	bundle, err := p.bundle()
+	if err != nil {
+		return err
+	}
+	return k.options.Conversions.trust(ctx, bundle)
 }
 
 func (k *Keeper) keepTrust(ctx context.Context, now time.Time, config *admissionregistrationv1.MutatingWebhookConfiguration, p *pair) error {

@@ -88,7 +88,7 @@ func (b *bringUp) run(ctx context.Context) error {
 // anything runs side by side.
 func (b *bringUp) parts(theirs, ours stages) []func(context.Context) error {
 	var begin []func(context.Context) error
-	add := func(part string, build func() (program, error), who *account, webhooks []*unstructured.Unstructured, ca []byte) {
+	add := func(part string, build func() (program, error), who *account, webhooks, definitions []*unstructured.Unstructured, ca []byte) {
 		if !b.options.Has(part) {
 			return
 		}
@@ -97,17 +97,17 @@ func (b *bringUp) parts(theirs, ours stages) []func(context.Context) error {
 			if err != nil {
 				return err
 			}
-			return b.startPart(ctx, p, who, webhooks, ca)
+			return b.startPart(ctx, p, who, webhooks, definitions, ca)
 		})
 	}
 	add(WithJobSet, b.jobSetProgram, &account{componentJobSet, "jobset-system", "jobset-controller-manager"},
-		webhooksOf(theirs, "jobset"), b.ca.pem)
+		webhooksOf(theirs, "jobset"), nil, b.ca.pem)
 	add(WithTrainer, b.trainerProgram, &account{componentTrainer, "kubeflow-system", "kubeflow-trainer-controller-manager"},
-		webhooksOf(theirs, "trainer"), b.ca.pem)
+		webhooksOf(theirs, "trainer"), nil, b.ca.pem)
 	begin = append(begin, b.beginKueue(theirs)...)
-	add(WithScheduler, b.musterSchedulerProgram, &account{componentMusterScheduler, musterNamespace, componentMusterScheduler}, nil, nil)
-	add(WithWebhook, b.musterWebhookProgram, &account{componentMusterWebhook, musterNamespace, componentMusterWebhook}, ours.webhooks, nil)
-	add(WithKubeScheduler, b.kubeSchedulerProgram, nil, nil, nil)
+	add(WithScheduler, b.musterSchedulerProgram, &account{componentMusterScheduler, musterNamespace, componentMusterScheduler}, nil, nil, nil)
+	add(WithWebhook, b.musterWebhookProgram, &account{componentMusterWebhook, musterNamespace, componentMusterWebhook}, ours.webhooks, ours.definitions, nil)
+	add(WithKubeScheduler, b.kubeSchedulerProgram, nil, nil, nil, nil)
 	return begin
 }
 
@@ -135,10 +135,11 @@ func (b *bringUp) start(ctx context.Context, p program) error {
 	return nil
 }
 
-// startPart gives a component its identity, registers its webhooks and starts
-// it. A webhook program that patches its own certificate into its registration
-// needs to find one, so the registration comes first.
-func (b *bringUp) startPart(ctx context.Context, p program, who *account, webhooks []*unstructured.Unstructured, ca []byte) error {
+// startPart gives a component its identity, registers its webhooks and the
+// conversion of those definitions that have one, and starts it. A webhook program
+// that patches its own certificate into its registration needs to find one, so the
+// registration comes first.
+func (b *bringUp) startPart(ctx context.Context, p program, who *account, webhooks, definitions []*unstructured.Unstructured, ca []byte) error {
 	if who != nil {
 		token, err := b.cluster.serviceAccountToken(ctx, who.namespace, who.name)
 		if err != nil {
@@ -153,7 +154,13 @@ func (b *bringUp) startPart(ctx context.Context, p program, who *account, webhoo
 			return err
 		}
 	}
-	if err := b.cluster.apply(ctx, webhooks); err != nil {
+	var converted []*unstructured.Unstructured
+	for _, object := range definitions {
+		if pointConversion(object, p.ports["webhook"], ca) {
+			converted = append(converted, object)
+		}
+	}
+	if err := b.cluster.apply(ctx, append(converted, webhooks...)); err != nil {
 		return err
 	}
 	return b.start(ctx, p)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,16 +104,9 @@ func (b *bringUp) beginKueue(theirs stages) []func(context.Context) error {
 		if err := b.writeKueueSecret(ctx, ca, key); err != nil {
 			return err
 		}
-		var converted []*unstructured.Unstructured
-		for _, object := range theirs.definitions {
-			if definesKueue(object) && pointConversion(object, p.ports["webhook"], ca.pem) {
-				converted = append(converted, object)
-			}
-		}
-		if err := b.cluster.apply(ctx, converted); err != nil {
-			return err
-		}
-		return b.startPart(ctx, p, &account{componentKueue, kueueNamespace, kueueAccount}, webhooksOf(theirs, "kueue"), ca.pem)
+		who := &account{componentKueue, kueueNamespace, kueueAccount}
+		definitions := slices.DeleteFunc(slices.Clone(theirs.definitions), func(o *unstructured.Unstructured) bool { return !definesKueue(o) })
+		return b.startPart(ctx, p, who, webhooksOf(theirs, "kueue"), definitions, ca.pem)
 	}}
 }
 
@@ -147,16 +141,17 @@ func definesKueue(object *unstructured.Unstructured) bool {
 }
 
 // pointConversion makes a definition with a conversion webhook call a local
-// port instead of a service. It reports whether it has one.
+// port instead of a service, and reports whether it has one. Without ca, the bundle
+// is left to the webhook's own program.
 func pointConversion(object *unstructured.Unstructured, port int, ca []byte) bool {
 	service, found, err := unstructured.NestedMap(object.Object, "spec", "conversion", "webhook", "clientConfig", "service")
 	if err != nil || !found {
 		return false
 	}
 	servicePath, _ := service["path"].(string)
-	clientConfig := map[string]any{
-		"url":      "https://" + loopback(port) + path.Join("/", servicePath),
-		"caBundle": base64.StdEncoding.EncodeToString(ca),
+	clientConfig := map[string]any{"url": "https://" + loopback(port) + path.Join("/", servicePath)}
+	if ca != nil {
+		clientConfig["caBundle"] = base64.StdEncoding.EncodeToString(ca)
 	}
 	return unstructured.SetNestedMap(object.Object, clientConfig, "spec", "conversion", "webhook", "clientConfig") == nil
 }

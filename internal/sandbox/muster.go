@@ -27,8 +27,10 @@ func loadMuster(o Options) ([]*unstructured.Unstructured, error) {
 	if o.Has(WithKueue) {
 		objects = slices.DeleteFunc(objects, definesKueue)
 	}
-	for _, object := range objects {
-		dropConversion(object)
+	if !o.Has(WithWebhook) {
+		for _, object := range objects {
+			dropConversion(object)
+		}
 	}
 	return objects, nil
 }

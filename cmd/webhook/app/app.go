@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -39,7 +40,11 @@ func New(config *configv1alpha1.WebhookConfiguration) (*App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a metadata client: %w", err)
 	}
-	s, err := newService(config, client, reader, clock.RealClock{})
+	definitions, err := dynamic.NewForConfig(connection)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of definitions: %w", err)
+	}
+	s, err := newService(config, client, reader, definitions, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}

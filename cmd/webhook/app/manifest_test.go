@@ -305,7 +305,7 @@ func TestTheRolesAllowWhatTheProgramDoes(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	for _, action := range append(r.client.Actions(), r.reader.Actions()...) {
+	for _, action := range slices.Concat(r.client.Actions(), r.reader.Actions(), r.definitions.Actions()) {
 		attributes := authorizer.AttributesRecord{
 			Verb: action.GetVerb(), APIGroup: action.GetResource().Group, Resource: action.GetResource().Resource,
 			Namespace: action.GetNamespace(), ResourceRequest: true,

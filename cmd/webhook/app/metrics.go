@@ -5,23 +5,18 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/muster-gpu/muster/metrics"
 )
 
-// registerMetrics adds the process's own metrics and the certificate's end to
-// controller-runtime's registry, which has the requests and latencies.
+// registerMetrics adds the certificate's end to controller-runtime's registry,
+// which has the requests and latencies, and, because Kueue's conversions bring its
+// controllers along, the process's own metrics.
 func (s *service) registerMetrics() error {
-	for _, c := range []prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		metrics.WebhookCertificateExpiry(s.keeper.NotAfter),
-	} {
-		if err := ctrlmetrics.Registry.Register(c); err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
-			return fmt.Errorf("registering metrics: %w", err)
-		}
+	err := ctrlmetrics.Registry.Register(metrics.WebhookCertificateExpiry(s.keeper.NotAfter))
+	if err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return nil
 }

@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -20,6 +22,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/muster-gpu/muster/admission/conversion"
 	"github.com/muster-gpu/muster/admission/queueing"
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/internal/certificate"
@@ -42,7 +45,7 @@ type service struct {
 	draining  atomic.Bool
 }
 
-func newService(config *configv1alpha1.WebhookConfiguration, client kubernetes.Interface, reader metadata.Interface, clock clock.Clock) (*service, error) {
+func newService(config *configv1alpha1.WebhookConfiguration, client kubernetes.Interface, reader metadata.Interface, definitions dynamic.Interface, clock clock.Clock) (*service, error) {
 	handler := queueing.NewHandler(reader, queueing.Options{
 		SchedulerName: config.SchedulerName,
 		DefaultQueue:  config.Unqueued == configv1alpha1.UnqueuedDefault,
@@ -53,12 +56,19 @@ func newService(config *configv1alpha1.WebhookConfiguration, client kubernetes.I
 		return nil, err
 	}
 	host := config.Webhook.ServiceName + "." + config.Webhook.SecretNamespace + ".svc"
+	conversions := &certificate.Conversions{
+		Client: definitions, Names: conversion.Definitions(), Service: config.Webhook.SecretNamespace + "/" + config.Webhook.ServiceName,
+	}
+	for _, h := range config.Webhook.Hosts {
+		conversions.Addresses = append(conversions.Addresses, net.JoinHostPort(h, strconv.Itoa(int(config.Webhook.Port))))
+	}
 	return &service{
 		keeper: certificate.New(client, clock, certificate.Options{
 			SecretNamespace:   config.Webhook.SecretNamespace,
 			SecretName:        config.Webhook.SecretName,
 			ConfigurationName: config.Webhook.MutatingConfigurationName,
 			Hosts:             slices.Concat([]string{host, host + ".cluster.local"}, config.Webhook.Hosts),
+			Conversions:       conversions,
 		}),
 		mutate:    mutate,
 		drainTime: drainTime,
@@ -87,6 +97,7 @@ func (s *service) serve(ctx context.Context, l listeners) error {
 
 	hooks := http.NewServeMux()
 	hooks.Handle("POST "+queueing.Path, s.mutate)
+	hooks.Handle("POST "+conversion.Path, conversion.Handler())
 	webhook := server(hooks)
 	health := server(s.health())
 	servers := []*http.Server{webhook, health}

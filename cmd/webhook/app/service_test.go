@@ -18,13 +18,16 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/muster-gpu/muster/admission/conversion"
 	"github.com/muster-gpu/muster/admission/queueing"
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 )
@@ -35,8 +38,10 @@ type running struct {
 	client    *fake.Clientset
 	reader    *metadatafake.FakeMetadataClient
 	listeners listeners
-	stop      context.CancelFunc
-	stopped   chan error
+	// definitions is the client of the definitions.
+	definitions *dynamicfake.FakeDynamicClient
+	stop        context.CancelFunc
+	stopped     chan error
 }
 
 func start(t *testing.T, mutate http.Handler) *running {
@@ -52,7 +57,8 @@ func start(t *testing.T, mutate http.Handler) *running {
 	config := configv1alpha1.DefaultWebhook()
 	config.Webhook.Hosts = []string{"127.0.0.1"}
 	reader := metadatafake.NewSimpleMetadataClient(scheme)
-	s, err := newService(config, client, reader, clock.RealClock{})
+	definitions := converted()
+	s, err := newService(config, client, reader, definitions, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +66,7 @@ func start(t *testing.T, mutate http.Handler) *running {
 	if mutate != nil {
 		s.mutate = mutate
 	}
-	r := &running{T: t, client: client, reader: reader, stopped: make(chan error, 1)}
+	r := &running{T: t, client: client, reader: reader, definitions: definitions, stopped: make(chan error, 1)}
 	for _, l := range []*net.Listener{&r.listeners.webhook, &r.listeners.health, &r.listeners.metrics} {
 		if *l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
@@ -186,7 +192,7 @@ func TestTheConfigurationSaysWhetherJobsGoToTheDefaultQueue(t *testing.T) {
 			})
 			config := configv1alpha1.DefaultWebhook()
 			config.Unqueued = mode
-			s, err := newService(config, fake.NewClientset(), reader, clock.RealClock{})
+			s, err := newService(config, fake.NewClientset(), reader, converted(), clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,4 +308,15 @@ func TestATakenPortIsNamed(t *testing.T) {
 	if _, err := listen(config); err == nil || !strings.Contains(err.Error(), "webhook.bindAddress") {
 		t.Errorf("error: %v", err)
 	}
+}
+
+// converted is a cluster with one definition that the webhook converts.
+func converted() *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "clusterqueues.kueue.x-k8s.io"},
+		"spec": map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": map[string]any{
+			"service": map[string]any{"namespace": "muster-system", "name": "muster-webhook", "path": conversion.Path},
+		}}}},
+	}})
 }

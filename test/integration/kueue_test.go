@@ -1,0 +1,190 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
+	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/workload"
+)
+
+func init() {
+	byKueue := func(c *configv1alpha1.SchedulerConfiguration) { c.Quota.Provider = configv1alpha1.ProviderKueue }
+	scenarios = append(scenarios,
+		scenario{name: "where Kueue decides, what it admits is placed whole, and nothing else is touched", configure: byKueue, run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 64)
+			waits, runs := e.job("waits", "team", 1, 4), e.job("runs", "team", 2, 4)
+			e.Create(t, waits)
+			e.Create(t, runs)
+			e.admitAsKueue(t, runs)
+			testcluster.Eventually(t, "both pods to be on nodes", func(ctx context.Context) error { return e.Bound(ctx, runs, 2) })
+
+			big := e.job("big", "team", 3, 4)
+			e.Create(t, big)
+			e.admitAsKueue(t, big)
+			e.event(t, big, "Replanning", "only 0 of 3 pods have a node: ")
+			testcluster.Eventually(t, "all pods of the gang without a place to be unschedulable", func(ctx context.Context) error {
+				pods, err := e.Pods(ctx, big)
+				if err != nil || len(pods) != 3 {
+					return fmt.Errorf("%d pods (%v)", len(pods), err)
+				}
+				for i := range pods {
+					_, c := podutil.GetPodCondition(&pods[i].Status, corev1.PodScheduled)
+					if c == nil || c.Reason != corev1.PodReasonUnschedulable {
+						return fmt.Errorf("pod %s says %+v", pods[i].Name, c)
+					}
+				}
+				return nil
+			})
+			e.Node(t, "node-1", 16)
+			testcluster.Eventually(t, "three pods to be on nodes", func(ctx context.Context) error { return e.Bound(ctx, big, 3) })
+
+			if _, err := e.workload(t.Context(), waits); err == nil {
+				t.Error("Muster made a Workload")
+			}
+			for _, js := range []*jobset.JobSet{runs, big} {
+				wl, err := e.workload(t.Context(), js)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range wl.ManagedFields {
+					if f.Manager != "integration.test" {
+						t.Errorf("%s wrote to Workload %s", f.Manager, wl.Name)
+					}
+				}
+			}
+		}},
+		scenario{name: "a queue that is deleted stays until its jobs have ended, and its flavor until then", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			runs, waits := e.job("runs", "team", 1, 8), e.job("waits", "team", 1, 8)
+			e.Create(t, runs)
+			e.runs(t, runs, 1)
+			cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: e.namespace + "-team"}}
+			flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: cq.Name}}
+			for _, obj := range []client.Object{flavor, cq} {
+				testcluster.Eventually(t, "the finalizer", func(ctx context.Context) error {
+					if err := e.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+						return err
+					}
+					if f := obj.GetFinalizers(); len(f) != 1 || f[0] != kueue.ResourceInUseFinalizerName {
+						return fmt.Errorf("the finalizers are %v", f)
+					}
+					return nil
+				})
+				if err := e.Client.Delete(t.Context(), obj); err != nil {
+					t.Fatal(err)
+				}
+			}
+			testcluster.Eventually(t, "the queue to be terminating", func(ctx context.Context) error {
+				if err := e.Client.Get(ctx, client.ObjectKeyFromObject(cq), cq); err != nil {
+					return err
+				}
+				if c := apimeta.FindStatusCondition(cq.Status.Conditions, kueue.ClusterQueueActive); c == nil || c.Reason != kueue.ClusterQueueActiveReasonTerminating {
+					return fmt.Errorf("it says %+v", c)
+				}
+				return nil
+			})
+			e.Create(t, waits)
+			e.condition(t, waits, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "QueueInactive", "it is being deleted")
+			if err := e.Bound(t.Context(), runs, 1); err != nil {
+				t.Errorf("the running job: %v", err)
+			}
+			e.finish(t, runs)
+			for _, obj := range []client.Object{cq, flavor} {
+				testcluster.Eventually(t, fmt.Sprintf("%T to be gone", obj), func(ctx context.Context) error {
+					err := e.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+					if err == nil {
+						err = errors.New("it is there")
+					}
+					return client.IgnoreNotFound(err)
+				})
+			}
+		}},
+		scenario{name: "a Workload with Kueue's finalizer is gone when its job is deleted", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			js := e.job("runs", "team", 1, 8)
+			e.Create(t, js)
+			e.runs(t, js, 1)
+			wl, err := e.workload(t.Context(), js)
+			if err != nil {
+				t.Fatal(err)
+			}
+			testcluster.Eventually(t, "the finalizer to be written", func(ctx context.Context) error {
+				if err := e.Client.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+					return err
+				}
+				wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+				return e.Client.Update(ctx, wl)
+			})
+			if err := e.Client.Delete(t.Context(), js); err != nil {
+				t.Fatal(err)
+			}
+			testcluster.Eventually(t, "the Workload to be gone", func(ctx context.Context) error {
+				if err := e.Client.Get(ctx, client.ObjectKeyFromObject(wl), wl); !apierrors.IsNotFound(err) {
+					return fmt.Errorf("it is %+v (%v)", wl.ObjectMeta, err)
+				}
+				return nil
+			})
+		}},
+	)
+}
+
+// admitAsKueue does what Kueue's manager does with a job: it makes the Workload,
+// admits it, without naming nodes, and resumes the job.
+func (e *env) admitAsKueue(t *testing.T, js *jobset.JobSet) {
+	t.Helper()
+	count, gpus := *js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism, js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources.Limits[testcluster.GPU]
+	gpus.Mul(int64(count))
+	wl := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: js.Namespace,
+			Name: workload.WorkloadName(workload.Owner{
+				GroupVersionKind: jobset.SchemeGroupVersion.WithKind("JobSet"), NamespacedName: client.ObjectKeyFromObject(js), UID: js.UID,
+			}),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: jobset.SchemeGroupVersion.String(), Kind: "JobSet", Name: js.Name, UID: js.UID, Controller: new(true),
+			}},
+		},
+		Spec: kueue.WorkloadSpec{QueueName: "team", PodSets: []kueue.PodSet{{
+			Name: "node", Count: count, Template: js.Spec.ReplicatedJobs[0].Template.Spec.Template,
+		}}},
+	}
+	e.Create(t, wl)
+	flavor := kueue.ResourceFlavorReference(e.namespace + "-team")
+	wl.Status.Admission = &kueue.Admission{
+		ClusterQueue: kueue.ClusterQueueReference(flavor),
+		PodSetAssignments: []kueue.PodSetAssignment{{
+			Name: "node", Count: &count,
+			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{testcluster.GPU: flavor},
+			ResourceUsage: corev1.ResourceList{testcluster.GPU: gpus},
+		}},
+	}
+	for _, kind := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind})
+	}
+	if err := e.Client.Status().Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	testcluster.Eventually(t, js.Name+" to be resumed", func(ctx context.Context) error {
+		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(js), js); err != nil {
+			return err
+		}
+		js.Spec.Suspend = new(false)
+		return e.Client.Update(ctx, js)
+	})
+}
