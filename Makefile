@@ -29,7 +29,7 @@ sandbox-kueue: ## Build also Kueue's manager, for bin/sandbox up --with ...,kueu
 ##@ Develop
 
 .PHONY: build
-build: $(BIN)/scheduler $(BIN)/webhook $(BIN)/sandbox ## Build Muster's own programs into bin/
+build: $(BIN)/scheduler $(BIN)/webhook $(BIN)/sandbox $(BIN)/kubectl-muster ## Build Muster's own programs into bin/
 
 .PHONY: generate
 generate: ## Generate the CRDs from their Go types
@@ -65,8 +65,12 @@ test-integration: ## The scheduler and the webhook in-process against a real API
 test-e2e: sandbox ## The demo, and jobs on the real controllers, in sandboxes
 	$(GO) test -count=1 -timeout 20m ./test/e2e/...
 
+.PHONY: test-handover
+test-handover: sandbox-kueue $(BIN)/kubectl-muster ## Kueue and Muster follow each other over running jobs, in a sandbox
+	$(GO) test -count=1 -timeout 20m ./test/handover/...
+
 .PHONY: test
-test: test-unit test-integration test-e2e ## All tests: unit, integration, end to end (warm: about 6 minutes)
+test: test-unit test-integration test-e2e test-handover ## All tests: unit, integration, end to end (warm: about 8 minutes)
 
 ##@ Measure
 

@@ -91,6 +91,10 @@ $(BIN)/scheduler: $(GO_SOURCES)
 	@hack/compile.sh $(call sandbox_place,scheduler) "scheduler" "about 1 minute" $@ ./cmd/scheduler
 	@touch $@
 
+$(BIN)/kubectl-muster: $(GO_SOURCES)
+	@hack/compile.sh 1/1 "kubectl-muster" "about 1 minute" $@ ./cmd/kubectl-muster
+	@touch $@
+
 $(BIN)/webhook: $(GO_SOURCES)
 	@hack/compile.sh $(call sandbox_place,webhook) "webhook" "about 1 minute" $@ ./cmd/webhook
 	@touch $@
