@@ -163,6 +163,8 @@ func TestAJobThatKueueStopsIsForgottenWhenItsPodsAreGone(t *testing.T) {
 func TestNoDeadlineOfOursRunsWhereKueueDecides(t *testing.T) {
 	s := besideKueue(t)
 	j := s.starts(job("a", set("node", 0, 2, 8)))
+	// The first look starts the clocks.
+	s.giveUpLate(Timing{StartTimeout: time.Minute, ReadyTimeout: time.Minute})
 	s.clock.Step(24 * time.Hour)
 	s.giveUpLate(Timing{StartTimeout: time.Minute, ReadyTimeout: time.Minute})
 	if got := s.state(j); got != Admitted {
