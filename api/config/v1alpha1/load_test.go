@@ -179,7 +179,7 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"a profile twice":                             {schedulerHead + "profiles: [muster, muster]\n", `profiles[1]: Duplicate value: "muster"`},
 		"a profile without a name":                    {schedulerHead + "profiles: [\"\"]\n", "profiles[0]: Invalid value"},
 		"an unknown mode of GPU pods without a queue": {schedulerHead + "unqueued: ignore\n", `unqueued: Unsupported value: "ignore": supported values: "default-queue", "run", "hold"`},
-		"another quota provider":                      {schedulerHead + "quota: {provider: both}\n", `quota.provider: Unsupported value: "both": supported values: "kueue", "native"`},
+		"another quota provider":                      {schedulerHead + "quota: {provider: both}\n", `quota.provider: Unsupported value: "both": supported values: "native", "kueue"`},
 		"no pass budget":                              {schedulerHead + "admission: {passBudget: 0s}\n", "admission.passBudget: Invalid value"},
 		"a pass of two seconds":                       {schedulerHead + "admission: {passBudget: 2s}\n", `admission.passBudget: Invalid value: "2s": must be at most 1s`},
 		"no time to start":                            {schedulerHead + "admission: {startTimeout: -1s}\n", `admission.startTimeout: Invalid value: "-1s": must be greater than 0`},
