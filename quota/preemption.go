@@ -1,0 +1,222 @@
+package quota
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Candidate is a job that Kueue's policies allow to preempt.
+type Candidate struct {
+	ID           types.UID
+	ClusterQueue string
+	// Reason is Kueue's reason of the Preempted condition: InClusterQueue,
+	// InCohortReclamation, InCohortReclaimWhileBorrowing or InCohortFairSharing.
+	Reason string
+	Holder
+}
+
+// Preemption is the search for the jobs that have to leave for a request. It
+// has a copy of what it needs of the Tree: neither changes the other. Jobs that
+// are leaving already are none of its business; their quota counts as free.
+type Preemption struct {
+	wanted []wanted
+	// victims are in Kueue's order.
+	victims []*victim
+	byID    map[types.UID]*victim
+	// homebound counts the removed jobs that may leave only for a request which
+	// stays within its ClusterQueue's nominal quota.
+	homebound int
+}
+
+// wanted is what the request takes of one cell.
+type wanted struct {
+	cell  *cell
+	value amount
+}
+
+// victim is a candidate, and what its leaving changes.
+type victim struct {
+	Candidate
+	kind kind
+	// rank is its place in Kueue's order.
+	rank int
+	// usage is that of the cells that the request uses.
+	usage []wanted
+	// ladders are, for each cell that is short and that the job uses, the cells from its
+	// ClusterQueue's up to below the Cohort that it has in common with the
+	// request: it is legal while one ladder is above its quota on every rung. It
+	// is nil for a job of the request's own ClusterQueue.
+	ladders   []ladder
+	homebound bool
+	removed   bool
+}
+
+type ladder struct{ from, to *cell }
+
+// copied is the copy of the cells that a Preemption needs.
+type copied map[*cell]*cell
+
+func (m copied) of(c *cell) *cell {
+	if c == nil {
+		return nil
+	}
+	if have := m[c]; have != nil {
+		return have
+	}
+	own := *c
+	own.parent = m.of(c.parent)
+	m[c] = &own
+	return &own
+}
+
+// Preemption begins the search for victims of a request that Assign gave a. For
+// an Assignment that waits they are the jobs that hold the cells which are
+// short; for one that fits, those that hold any cell of it, because nodes may be
+// short where quota is not.
+func (t *Tree) Preemption(r Request, a *Assignment) *Preemption {
+	defer t.without(r.ID)()
+	p := &Preemption{byID: map[types.UID]*victim{}}
+	q := t.clusterQueues[a.ClusterQueue]
+	if q == nil {
+		return p
+	}
+	cells := copied{}
+	short := map[FlavorResource]bool{}
+	for fr, v := range a.Usage {
+		c := q.cells[fr]
+		if c == nil || !c.listed {
+			// Its quota has gone meanwhile; nothing fits it.
+			c = &cell{limits: limits{borrowing: noLimit, lending: noLimit}}
+		}
+		p.wanted = append(p.wanted, wanted{cells.of(c), amountOf(v)})
+		if a.Mode == Fit || c.available(afterwards).less(amountOf(v)) {
+			short[fr] = true
+		}
+	}
+	f := finder{request: &r, queue: q, usage: a.Usage, short: short, cells: cells}
+	p.victims = f.find()
+	for i, v := range p.victims {
+		v.rank = i
+		p.byID[v.ID] = v
+	}
+	return p
+}
+
+// Candidates are all jobs that the policies allow for the request, in Kueue's
+// order: those of other ClusterQueues before the request's own, lower priority,
+// newer charge, UID. Not all of them may go together.
+func (p *Preemption) Candidates() []Candidate {
+	out := make([]Candidate, len(p.victims))
+	for i, v := range p.victims {
+		out[i] = v.Candidate
+	}
+	return out
+}
+
+// Remove takes a candidate away. It is false where that is not legal together
+// with those removed before, in whatever order: its ClusterQueue, or a Cohort
+// between, has come down to its nominal quota. An id that is no candidate is
+// not legal either; one that is removed already stays so.
+func (p *Preemption) Remove(id types.UID) bool {
+	v := p.byID[id]
+	switch {
+	case v == nil:
+		return false
+	case v.removed:
+		return true
+	case v.legal():
+		p.remove(v)
+		return true
+	}
+	// A large one that was removed early may have brought its queue down to
+	// nominal, where Kueue's order would have had it leave last.
+	gone := p.removed()
+	for _, g := range gone {
+		p.restore(g)
+	}
+	p.removeAll(gone, v)
+	if v.removed && !slices.ContainsFunc(gone, func(g *victim) bool { return !g.removed }) {
+		return true
+	}
+	for _, g := range append(gone, v) {
+		if g.removed {
+			p.restore(g)
+		}
+	}
+	p.removeAll(gone)
+	return false
+}
+
+// removeAll removes victims in Kueue's order as far as each is legal.
+func (p *Preemption) removeAll(all []*victim, more ...*victim) {
+	for _, v := range slices.SortedFunc(slices.Values(append(slices.Clone(all), more...)), func(a, b *victim) int {
+		return cmp.Compare(a.rank, b.rank)
+	}) {
+		if v.legal() {
+			p.remove(v)
+		}
+	}
+}
+
+// Restore undoes Remove.
+func (p *Preemption) Restore(id types.UID) {
+	if v := p.byID[id]; v != nil && v.removed {
+		p.restore(v)
+	}
+}
+
+// Fits says whether the request has its quota without the removed jobs, when
+// they and those that are leaving have left, and in a way that allows to remove
+// them.
+func (p *Preemption) Fits() bool {
+	for _, w := range p.wanted {
+		if w.cell.available(afterwards).less(w.value) {
+			return false
+		}
+		if p.homebound > 0 && w.cell.exceeds(afterwards, w.value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Preemption) removed() []*victim {
+	return slices.DeleteFunc(slices.Clone(p.victims), func(v *victim) bool { return !v.removed })
+}
+
+func (p *Preemption) remove(v *victim) {
+	v.removed = true
+	for _, w := range v.usage {
+		w.cell.use(afterwards, amount{}.minus(w.value))
+	}
+	if v.homebound {
+		p.homebound++
+	}
+}
+
+func (p *Preemption) restore(v *victim) {
+	v.removed = false
+	for _, w := range v.usage {
+		w.cell.use(afterwards, w.value)
+	}
+	if v.homebound {
+		p.homebound--
+	}
+}
+
+// legal says whether the victim may go, beside those that are removed.
+func (v *victim) legal() bool {
+	return v.kind == own || slices.ContainsFunc(v.ladders, ladder.above)
+}
+
+// above says whether every rung uses more than its quota.
+func (l ladder) above() bool {
+	for c := l.from; c != l.to; c = c.parent {
+		if !c.exceeds(afterwards, amount{}) {
+			return false
+		}
+	}
+	return true
+}
