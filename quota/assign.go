@@ -290,17 +290,18 @@ func (s *search) lookAt(fr FlavorResource, c *cell, need int64, choice bool) out
 	}
 	level, inside := s.queue.borrowLevel(c, v)
 	p := s.queue.spec.preemption
+	mayBorrow := p.borrowing || (s.tree.fair && !off(p.reclaim))
 	switch {
 	case !c.available(afterwards).atLeastZero().less(v):
 		if c.available(now).atLeastZero().less(v) {
 			return outlook{leaving, level}
 		}
 		return outlook{fits, level}
-	case need > c.limits.nominal && !inside && !p.borrowing:
+	case need > c.limits.nominal && !inside && !mayBorrow:
 		// It may not preempt to borrow.
 		return outlook{waits, level}
 	default:
-		return s.withVictims(fr, v, level, choice)
+		return s.withVictims(fr, need, level, choice)
 	}
 }
 
@@ -323,14 +324,4 @@ func (q *clusterQueue) borrowLevel(c *cell, v amount) (level int, inside bool) {
 		rest = rest.minus(c.keptFree(afterwards))
 	}
 	return n.height, false
-}
-
-// withVictims is the outlook of a cell for which others would have to be
-// preempted.
-func (s *search) withVictims(fr FlavorResource, v amount, level int, choice bool) outlook {
-	p := s.queue.spec.preemption
-	if off(p.within) && (off(p.reclaim) || s.queue.parent == nil) {
-		return outlook{noVictims, level}
-	}
-	return outlook{preempts, level}
 }

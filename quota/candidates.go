@@ -15,6 +15,9 @@ type finder struct {
 	usage   Usage
 	short   map[FlavorResource]bool
 	cells   copied
+	// fair and members are nil without fair sharing.
+	fair    *fairness
+	members members
 }
 
 // kind is where a candidate stands to the request, in the order in which Kueue
@@ -49,7 +52,7 @@ func (f *finder) find() []*victim {
 		below := f.queue.node
 		for n := f.queue.parent; n != nil; below, n = n, n.parent {
 			k := reclaimed
-			if entitledFrom != nil && n.height >= entitledFrom.height {
+			if f.fair == nil && entitledFrom != nil && n.height >= entitledFrom.height {
 				k = entitled
 			}
 			f.others(n, below, func(q *clusterQueue) {
@@ -72,6 +75,22 @@ func (f *finder) find() []*victim {
 		)
 	})
 	return all
+}
+
+// attempts are the ways in which a set of these is looked for, in Kueue's order.
+func (f *finder) attempts(all []*victim) []bool {
+	const borrow, stay = true, false
+	forbidden := !f.queue.spec.preemption.borrowing
+	switch {
+	case f.fair != nil:
+		return []bool{borrow}
+	case !slices.ContainsFunc(all, func(v *victim) bool { return v.kind != own }), forbidden && !f.belowNominal():
+		return []bool{borrow}
+	case forbidden && !slices.ContainsFunc(all, func(v *victim) bool { return v.kind == entitled }):
+		return []bool{stay, borrow}
+	default:
+		return []bool{borrow, stay}
+	}
 }
 
 func (f *finder) mayAsk(p kueue.PreemptionPolicy, job *taking) bool {
@@ -135,14 +154,15 @@ func (f *finder) victim(job *taking, k kind, common *node) *victim {
 	v := &victim{
 		Candidate: Candidate{ID: job.id, ClusterQueue: job.queue.name, Holder: job.holder},
 		kind:      k,
-		homebound: k == reclaimed && !f.mayReclaimToBorrow(job.holder.Priority),
+		home:      f.members[job.queue.node],
+		homebound: f.fair == nil && k == reclaimed && !f.mayReclaimToBorrow(job.holder.Priority),
 	}
 	if v.homebound && !f.queue.spec.preemption.borrowing && !f.belowNominal() {
 		return nil
 	}
 	helps := false
 	for fr, used := range job.usage {
-		if _, asked := f.usage[fr]; !asked {
+		if _, asked := f.usage[fr]; !asked && f.fair == nil {
 			continue
 		}
 		from := job.queue.cells[fr]
@@ -159,6 +179,10 @@ func (f *finder) victim(job *taking, k kind, common *node) *victim {
 	case own:
 		v.Reason = kueue.InClusterQueueReason
 	case reclaimed:
+		if f.fair != nil {
+			v.Reason = f.fair.reason()
+			break
+		}
 		v.Reason = kueue.InCohortReclaimWhileBorrowingReason
 		if v.homebound {
 			v.Reason = kueue.InCohortReclamationReason
@@ -166,7 +190,7 @@ func (f *finder) victim(job *taking, k kind, common *node) *victim {
 	case entitled:
 		v.Reason = kueue.InCohortReclamationReason
 	}
-	if !helps || (common != nil && !v.legal()) {
+	if !helps || (common != nil && !v.onLadder()) {
 		return nil
 	}
 	return v
@@ -177,6 +201,17 @@ func (f *finder) victim(job *taking, k kind, common *node) *victim {
 func (f *finder) mayReclaimToBorrow(priority int32) bool {
 	p := f.queue.spec.preemption
 	return p.borrowing && priority < f.request.Priority && (p.threshold == nil || priority <= *p.threshold)
+}
+
+// staysWithin says whether the request stays within its ClusterQueue's nominal
+// quota of everything that is short.
+func (f *finder) staysWithin() bool {
+	for fr := range f.short {
+		if c := f.queue.cells[fr]; c == nil || c.exceeds(afterwards, amountOf(f.usage[fr])) {
+			return false
+		}
+	}
+	return true
 }
 
 // belowNominal says whether the request's ClusterQueue uses less than its

@@ -54,6 +54,7 @@ func (t *Tree) SetClusterQueue(obj *kueue.ClusterQueue) {
 	q := t.clusterQueue(obj.Name)
 	q.exists = true
 	q.spec = specOf(obj)
+	q.weight = weightOf(obj.Spec.FairSharing)
 	q.setLimits(limitsOf(obj.Spec.ResourceGroups))
 	if cohort := string(obj.Spec.CohortName); q.parentName != cohort {
 		old := q.parent

@@ -12,6 +12,7 @@ import (
 func (t *Tree) SetCohort(obj *kueue.Cohort) {
 	n := t.cohort(obj.Name)
 	n.explicit = true
+	n.weight = weightOf(obj.Spec.FairSharing)
 	t.setParent(n, string(obj.Spec.ParentName))
 	n.setLimits(limitsOf(obj.Spec.ResourceGroups))
 }
@@ -24,7 +25,7 @@ func (t *Tree) DeleteCohort(name string) {
 	if n == nil {
 		return
 	}
-	n.explicit = false
+	n.explicit, n.weight = false, 1
 	n.setLimits(nil)
 	t.setParent(n, "")
 	t.tidyCohort(n)

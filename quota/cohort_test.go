@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/api/reason"
 )
 
-// use is a charge of GPUs of flavor h100 in a test of cohorts.
-type use struct {
+// holding is a charge of GPUs of flavor h100 in a test of cohorts.
+type holding struct {
 	cq   string
 	gpus int64
 }
@@ -21,7 +21,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 	const no = -1
 	tests := map[string]struct {
 		world   func() *Tree
-		use     []use
+		use     []holding
 		request Request
 		level   int
 		class   reason.Class
@@ -33,20 +33,20 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 		},
 		"what a neighbour leaves free can be borrowed": {
 			world:   func() *Tree { return world(queueIn("team", "alpha", gpus(8)), queueIn("team", "beta", gpus(8))) },
-			use:     []use{{"beta", 3}},
+			use:     []holding{{"beta", 3}},
 			request: ask("alpha", 13, 0),
 			level:   1,
 		},
 		"not more than it leaves free": {
 			world:   func() *Tree { return world(queueIn("team", "alpha", gpus(8)), queueIn("team", "beta", gpus(8))) },
-			use:     []use{{"beta", 3}},
+			use:     []holding{{"beta", 3}},
 			request: ask("alpha", 14, 0),
 			level:   no, class: reason.WaitingForQuota,
 			text: "needs 14 GPUs in queue alpha, 8 of 8 free, 5 more can be borrowed from cohort team",
 		},
 		"what is borrowed is not free for its owner": {
 			world:   func() *Tree { return world(queueIn("team", "alpha", gpus(8)), queueIn("team", "beta", gpus(8))) },
-			use:     []use{{"beta", 13}},
+			use:     []holding{{"beta", 13}},
 			request: ask("alpha", 4, 0),
 			level:   no, class: reason.WaitingForQuota,
 			text: "needs 4 GPUs in queue alpha, 3 of 8 free, 5 lent in cohort team",
@@ -69,7 +69,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 			world: func() *Tree {
 				return world(queueIn("team", "alpha", gpus(50, borrow(50))), queueIn("team", "beta", gpus(50, borrow(10))))
 			},
-			use:     []use{{"alpha", 45}},
+			use:     []holding{{"alpha", 45}},
 			request: ask("beta", 56, 0),
 			level:   no, class: reason.WaitingForQuota,
 			text: "needs 56 GPUs in queue beta, 50 of 50 free, 5 more can be borrowed from cohort team (limit 10)",
@@ -78,7 +78,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 			world: func() *Tree {
 				return world(queueIn("team", "alpha", gpus(50, borrow(50))), queueIn("team", "beta", gpus(50, borrow(10))))
 			},
-			use:     []use{{"alpha", 45}},
+			use:     []holding{{"alpha", 45}},
 			request: ask("beta", 55, 0),
 			level:   1,
 		},
@@ -86,7 +86,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 			world: func() *Tree {
 				return world(queueIn("team", "alpha", gpus(8, borrow(2))), queueIn("team", "beta", gpus(8)))
 			},
-			use:     []use{{"alpha", 10}},
+			use:     []holding{{"alpha", 10}},
 			request: ask("alpha", 1, 0),
 			level:   no, class: reason.WaitingForQuota,
 			text: "needs 1 GPU in queue alpha, 0 of 8 free, none can be borrowed from cohort team (limit 2)",
@@ -103,7 +103,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 			world: func() *Tree {
 				return world(queueIn("team", "alpha", gpus(8)), queueIn("team", "beta", gpus(8, lend(2))))
 			},
-			use:     []use{{"beta", 6}},
+			use:     []holding{{"beta", 6}},
 			request: ask("alpha", 10, 0),
 			level:   1,
 		},
@@ -119,7 +119,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 			world: func() *Tree {
 				return world(cohortIn("", "team", gpus(10)), queueIn("team", "alpha", gpus(0)), queueIn("team", "beta", gpus(0)))
 			},
-			use:     []use{{"beta", 4}},
+			use:     []holding{{"beta", 4}},
 			request: ask("alpha", 6, 0),
 			level:   1,
 		},
@@ -127,7 +127,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 			world: func() *Tree {
 				return world(queueIn("team", "alpha", gpusOf("a100", 8)), queueIn("team", "beta", gpus(8)))
 			},
-			use:     []use{{"alpha", 1}},
+			use:     []holding{{"alpha", 1}},
 			request: ask("alpha", 9, 0),
 			level:   no, class: reason.ExceedsMaxQuota,
 			text: "needs 9 GPUs in queue alpha, the quota is 8",
@@ -153,7 +153,7 @@ func TestQuotaIsBorrowedInACohort(t *testing.T) {
 				return world(cohortIn("org", "team", gpus(0, borrow(2))), cohortIn("org", "lab"),
 					queueIn("team", "alpha", gpus(4)), queueIn("team", "beta", gpus(4)), queueIn("lab", "gamma", gpus(9)))
 			},
-			use:     []use{{"beta", 5}},
+			use:     []holding{{"beta", 5}},
 			request: ask("alpha", 6, 0),
 			level:   no, class: reason.WaitingForQuota,
 			text: "needs 6 GPUs in queue alpha, 4 of 4 free, 1 more can be borrowed from cohort team",

@@ -11,6 +11,8 @@ type node struct {
 	// height is the longest way down to a ClusterQueue; 0 for one. Kueue measures
 	// by it from how far away quota is borrowed.
 	height int
+	// weight is that of fair sharing.
+	weight float64
 
 	// The rest is of Cohorts. explicit says that there is an object; a Cohort
 	// that is only named by others exists without, and has no quota of its own.
@@ -23,7 +25,7 @@ type node struct {
 }
 
 func newNode(name string) *node {
-	return &node{name: name, children: map[*node]struct{}{}, cells: map[FlavorResource]*cell{}}
+	return &node{name: name, weight: 1, children: map[*node]struct{}{}, cells: map[FlavorResource]*cell{}}
 }
 
 func (n *node) root() *node {
@@ -79,7 +81,7 @@ func (n *node) join(parent *node) {
 	for fr, c := range n.cells {
 		c.link(parent.cell(fr))
 	}
-	parent.measure()
+	parent.grow(n.height + 1)
 }
 
 // part takes the node from its parent.
@@ -94,18 +96,24 @@ func (n *node) part() {
 		c.unlink()
 		parent.tidy(fr)
 	}
-	parent.measure()
+	parent.shrink()
 }
 
-// measure works out the heights from this node up.
-func (n *node) measure() {
+// grow makes the node and those above it at least so high.
+func (n *node) grow(height int) {
+	for ; n != nil && n.height < height; n, height = n.parent, height+1 {
+		n.height = height
+	}
+}
+
+// shrink works out the heights from this node up, after a child has left.
+func (n *node) shrink() {
 	for ; n != nil; n = n.parent {
 		height := 0
 		for child := range n.children {
-			height = max(height, child.height+1)
-		}
-		if height == n.height {
-			return
+			if height = max(height, child.height+1); height == n.height {
+				return
+			}
 		}
 		n.height = height
 	}

@@ -21,10 +21,17 @@ type Candidate struct {
 // has a copy of what it needs of the Tree: neither changes the other. Jobs that
 // are leaving already are none of its business; their quota counts as free.
 type Preemption struct {
+	// void says that the ClusterQueue has gone.
+	void   bool
 	wanted []wanted
 	// victims are in Kueue's order.
 	victims []*victim
 	byID    map[types.UID]*victim
+	// attempts are the ways in which Kueue looks for a set: whether the request
+	// may borrow after it, and jobs that may leave only if it does not are left out.
+	attempts []bool
+	// fair is nil without fair sharing.
+	fair *fairness
 	// homebound counts the removed jobs that may leave only for a request which
 	// stays within its ClusterQueue's nominal quota.
 	homebound int
@@ -42,7 +49,9 @@ type victim struct {
 	kind kind
 	// rank is its place in Kueue's order.
 	rank int
-	// usage is that of the cells that the request uses.
+	// home is its ClusterQueue, with fair sharing.
+	home *member
+	// usage is that of the cells that the request uses, with fair sharing of all.
 	usage []wanted
 	// ladders are, for each cell that is short and that the job uses, the cells from its
 	// ClusterQueue's up to below the Cohort that it has in common with the
@@ -76,32 +85,54 @@ func (m copied) of(c *cell) *cell {
 // short; for one that fits, those that hold any cell of it, because nodes may be
 // short where quota is not.
 func (t *Tree) Preemption(r Request, a *Assignment) *Preemption {
-	defer t.without(r.ID)()
-	p := &Preemption{byID: map[types.UID]*victim{}}
-	q := t.clusterQueues[a.ClusterQueue]
+	q := t.existing(a.ClusterQueue)
 	if q == nil {
-		return p
+		return &Preemption{void: true}
 	}
+	defer t.without(r.ID)()
+	return t.preemption(&r, q, a.Usage, a.Mode == Fit)
+}
+
+// preemption looks for those who hold the cells of a usage that are short, or
+// any cell of it.
+func (t *Tree) preemption(r *Request, q *clusterQueue, u Usage, any bool) *Preemption {
+	p := &Preemption{byID: map[types.UID]*victim{}}
 	cells := copied{}
 	short := map[FlavorResource]bool{}
-	for fr, v := range a.Usage {
+	for fr, v := range u {
 		c := q.cells[fr]
 		if c == nil || !c.listed {
 			// Its quota has gone meanwhile; nothing fits it.
 			c = &cell{limits: limits{borrowing: noLimit, lending: noLimit}}
 		}
 		p.wanted = append(p.wanted, wanted{cells.of(c), amountOf(v)})
-		if a.Mode == Fit || c.available(afterwards).less(amountOf(v)) {
+		if any || c.available(afterwards).less(amountOf(v)) {
 			short[fr] = true
 		}
 	}
-	f := finder{request: &r, queue: q, usage: a.Usage, short: short, cells: cells}
+	f := finder{request: r, queue: q, usage: u, short: short, cells: cells}
+	if t.fair && q.parent != nil {
+		f.fair, f.members = fairnessOf(q, cells)
+		f.fair.within = f.staysWithin()
+		p.fair = f.fair
+	}
 	p.victims = f.find()
-	for i, v := range p.victims {
-		v.rank = i
+	p.number()
+	if p.fair != nil {
+		p.orderFairly()
+		p.number()
+	}
+	p.attempts = f.attempts(p.victims)
+	for _, v := range p.victims {
 		p.byID[v.ID] = v
 	}
 	return p
+}
+
+func (p *Preemption) number() {
+	for i, v := range p.victims {
+		v.rank = i
+	}
 }
 
 // Candidates are all jobs that the policies allow for the request, in Kueue's
@@ -126,7 +157,7 @@ func (p *Preemption) Remove(id types.UID) bool {
 		return false
 	case v.removed:
 		return true
-	case v.legal():
+	case p.legal(v):
 		p.remove(v)
 		return true
 	}
@@ -154,7 +185,7 @@ func (p *Preemption) removeAll(all []*victim, more ...*victim) {
 	for _, v := range slices.SortedFunc(slices.Values(append(slices.Clone(all), more...)), func(a, b *victim) int {
 		return cmp.Compare(a.rank, b.rank)
 	}) {
-		if v.legal() {
+		if p.legal(v) {
 			p.remove(v)
 		}
 	}
@@ -171,11 +202,15 @@ func (p *Preemption) Restore(id types.UID) {
 // they and those that are leaving have left, and in a way that allows to remove
 // them.
 func (p *Preemption) Fits() bool {
+	return !p.void && p.fits(p.homebound == 0)
+}
+
+func (p *Preemption) fits(borrowing bool) bool {
 	for _, w := range p.wanted {
 		if w.cell.available(afterwards).less(w.value) {
 			return false
 		}
-		if p.homebound > 0 && w.cell.exceeds(afterwards, w.value) {
+		if !borrowing && w.cell.exceeds(afterwards, w.value) {
 			return false
 		}
 	}
@@ -188,9 +223,7 @@ func (p *Preemption) removed() []*victim {
 
 func (p *Preemption) remove(v *victim) {
 	v.removed = true
-	for _, w := range v.usage {
-		w.cell.use(afterwards, amount{}.minus(w.value))
-	}
+	v.use(amount.minus)
 	if v.homebound {
 		p.homebound++
 	}
@@ -198,17 +231,26 @@ func (p *Preemption) remove(v *victim) {
 
 func (p *Preemption) restore(v *victim) {
 	v.removed = false
-	for _, w := range v.usage {
-		w.cell.use(afterwards, w.value)
-	}
+	v.use(amount.plus)
 	if v.homebound {
 		p.homebound--
 	}
 }
 
 // legal says whether the victim may go, beside those that are removed.
-func (v *victim) legal() bool {
-	return v.kind == own || slices.ContainsFunc(v.ladders, ladder.above)
+func (p *Preemption) legal(v *victim) bool {
+	return v.kind == own || (v.onLadder() && (p.fair == nil || p.fairlyLegal(v)))
+}
+
+func (v *victim) onLadder() bool { return slices.ContainsFunc(v.ladders, ladder.above) }
+
+func (v *victim) use(do func(amount, amount) amount) { use(v.usage, do) }
+
+// use adds to the use of cells, or takes away.
+func use(all []wanted, do func(amount, amount) amount) {
+	for _, w := range all {
+		w.cell.use(afterwards, do(amount{}, w.value))
+	}
 }
 
 // above says whether every rung uses more than its quota.

@@ -100,8 +100,10 @@ func TestWhoMayBePreempted(t *testing.T) {
 			want:    []cand{{"beyond", inTeam}},
 		},
 		"nobody who uses another flavor": {
-			world: func() *Tree { return world(preempting(queueIn("", "alpha", gpus(8), gpusOf("a100", 8)), lower, never0)) },
-			jobs:  []running{{"a", "alpha", 8, 0, 0}},
+			world: func() *Tree {
+				return world(preempting(queueIn("", "alpha", gpus(8), gpusOf("a100", 8)), lower, never0))
+			},
+			jobs: []running{{"a", "alpha", 8, 0, 0}},
 			request: func() Request {
 				r := ask("alpha", 8, 1)
 				return r

@@ -18,6 +18,9 @@ type Tree struct {
 	flavors       map[string]*flavor
 
 	charges, claims, withheld map[types.UID]*taking
+
+	// fair says that quota is shared fairly, see SetFairSharing.
+	fair bool
 }
 
 // localQueue is what the decisions need of a LocalQueue.
