@@ -228,37 +228,40 @@ func (s *search) fit(sets []demand) (*Assignment, *misfit) {
 // choose picks the flavor of group g for a pod set, as the ClusterQueue's
 // flavorFungibility has it. The misfit says why it does not fit now; its
 // outlook is the zero one where no flavor is possible.
-func (s *search) choose(ps *PodSet, g int, asked Requests, before Usage) (flavor string, best outlook, miss *misfit) {
+func (s *search) choose(ps *PodSet, g int, asked Requests, before Usage) (flavor string, o outlook, miss *misfit) {
+	var best outlook
 	flavors := s.queue.spec.groups[g].flavors
+	borrows := 0
 	miss = &misfit{clusterQueue: s.queue.name, podSet: ps.Name, flavors: len(flavors)}
 	for _, name := range flavors {
 		if why := ineligible(ps.Template, s.tree.flavors[name]); why != "" {
 			miss.refused = append(miss.refused, why)
 			continue
 		}
-		o, short := s.look(name, asked, before, len(flavors) > 1)
+		o, level, short := s.look(name, asked, before, len(flavors) > 1)
 		if len(short) > 0 {
 			miss.short = append(miss.short, short)
 		}
-		if o.possible() && (flavor == "" || s.queue.spec.fungibility.better(o, best)) {
-			flavor, best = name, o
+		stop := s.queue.spec.fungibility.stops(o)
+		if o.possible() && (flavor == "" || stop || s.queue.spec.fungibility.better(o, best)) {
+			flavor, best, borrows = name, o, level
 		}
-		if s.queue.spec.fungibility.stops(o) {
+		if stop {
 			break
 		}
 	}
 	if best.chance == fits {
 		miss = nil
 	}
-	return flavor, best, miss
+	return flavor, outlook{best.chance, borrows}, miss
 }
 
-// look says what the chance of one flavor is, which is that of its worst
-// resource, and lists the resources of which it has too little, in the order of
-// sortedResources. choice says that there are other flavors to choose from.
-func (s *search) look(flavor string, asked Requests, before Usage, choice bool) (outlook, []shortage) {
-	worst := outlook{chance: fits}
-	var short []shortage
+// look says what the outlook of one flavor is, which is that of its worst
+// resource, and from how far away any of them is borrowed; it lists the
+// resources of which there is too little, in the order of sortedResources.
+// choice says that there are other flavors to choose from.
+func (s *search) look(flavor string, asked Requests, before Usage, choice bool) (worst outlook, level int, short []shortage) {
+	worst.chance = fits
 	for name, v := range asked {
 		fr := FlavorResource{flavor, name}
 		need := saturatingAdd(before[fr], v)
@@ -273,9 +276,10 @@ func (s *search) look(flavor string, asked Requests, before Usage, choice bool) 
 		if s.queue.spec.fungibility.better(worst, o) {
 			worst = o
 		}
+		level = max(level, o.level)
 	}
 	sortShortages(short)
-	return worst, short
+	return worst, level, short
 }
 
 // lookAt is the outlook of one cell. A queue in debt, its quota lowered under

@@ -185,7 +185,7 @@ func (p *Preemption) chooseFairly(enough func() bool) (chosen []*victim, done bo
 		return done
 	}
 	p.admitted(func() {
-		o := p.fair.queues(p.victims)
+		o := p.fair.queues(p.candidates)
 		for m := o.next(); m != nil; m = o.next() {
 			for len(o.victims[m]) > 0 {
 				v := o.pop(m)
@@ -210,12 +210,12 @@ func (p *Preemption) chooseFairly(enough func() bool) (chosen []*victim, done bo
 	return chosen, done
 }
 
-// orderFairly puts the victims into the order in which Kueue would take them if
-// none were ever enough; those whom it would never take come last.
-func (p *Preemption) orderFairly() {
+// fairOrder is the order in which Kueue would take the candidates if none were
+// ever enough; those whom it would never take come last.
+func (p *Preemption) fairOrder() []*victim {
 	order, _ := p.chooseFairly(func() bool { return false })
 	taken := len(order)
-	for _, v := range p.victims {
+	for _, v := range p.candidates {
 		if !v.removed {
 			order = append(order, v)
 		}
@@ -223,7 +223,7 @@ func (p *Preemption) orderFairly() {
 	for _, v := range order[:taken] {
 		p.restore(v)
 	}
-	p.victims = order
+	return order
 }
 
 // reason is Kueue's reason for a victim of another ClusterQueue.

@@ -24,9 +24,10 @@ type Preemption struct {
 	// void says that the ClusterQueue has gone.
 	void   bool
 	wanted []wanted
-	// victims are in Kueue's order.
-	victims []*victim
-	byID    map[types.UID]*victim
+	// victims are in the order in which Kueue would take them; with fair sharing
+	// that changes with every one that goes, and candidates are the same by rank.
+	victims, candidates []*victim
+	byID                map[types.UID]*victim
 	// attempts are the ways in which Kueue looks for a set: whether the request
 	// may borrow after it, and jobs that may leave only if it does not are left out.
 	attempts []bool
@@ -47,8 +48,8 @@ type wanted struct {
 type victim struct {
 	Candidate
 	kind kind
-	// rank is its place in Kueue's order.
-	rank int
+	// rank is its place in Kueue's order of candidates, place that among victims.
+	rank, place int
 	// home is its ClusterQueue, with fair sharing.
 	home *member
 	// usage is that of the cells that the request uses, with fair sharing of all.
@@ -116,23 +117,20 @@ func (t *Tree) preemption(r *Request, q *clusterQueue, u Usage, any bool) *Preem
 		f.fair.within = f.staysWithin()
 		p.fair = f.fair
 	}
-	p.victims = f.find()
-	p.number()
+	p.candidates = f.find()
+	for i, v := range p.candidates {
+		v.rank = i
+	}
+	p.victims = p.candidates
 	if p.fair != nil {
-		p.orderFairly()
-		p.number()
+		p.victims = p.fairOrder()
 	}
 	p.attempts = f.attempts(p.victims)
-	for _, v := range p.victims {
+	for i, v := range p.victims {
+		v.place = i
 		p.byID[v.ID] = v
 	}
 	return p
-}
-
-func (p *Preemption) number() {
-	for i, v := range p.victims {
-		v.rank = i
-	}
 }
 
 // Candidates are all jobs that the policies allow for the request, in Kueue's
@@ -183,7 +181,7 @@ func (p *Preemption) Remove(id types.UID) bool {
 // removeAll removes victims in Kueue's order as far as each is legal.
 func (p *Preemption) removeAll(all []*victim, more ...*victim) {
 	for _, v := range slices.SortedFunc(slices.Values(append(slices.Clone(all), more...)), func(a, b *victim) int {
-		return cmp.Compare(a.rank, b.rank)
+		return cmp.Compare(a.place, b.place)
 	}) {
 		if p.legal(v) {
 			p.remove(v)
