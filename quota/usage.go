@@ -17,13 +17,16 @@ type FlavorResource struct {
 // listed is zero.
 type Usage map[FlavorResource]int64
 
-// Holder is what decides who is preempted first, of a job that has a charge.
+// Holder is what is known of a job that has a charge: it decides whether it is
+// preempted or drained, and who is first.
 type Holder struct {
 	Priority int32
 	// Created is the job's place among those of its priority in the queue.
 	Created time.Time
 	// Reserved is when the charge was made.
 	Reserved time.Time
+	// Queue is the LocalQueue that the job came through.
+	Queue types.NamespacedName
 }
 
 // taking is what one job takes: its charge, its claim, or what it withholds.

@@ -268,7 +268,7 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 
 // holder is the job as the holder of a charge since reserved.
 func (e *entry) holder(reserved time.Time) quota.Holder {
-	return quota.Holder{Priority: e.priority, Created: e.job.Created, Reserved: reserved}
+	return quota.Holder{Priority: e.priority, Created: e.job.Created, Reserved: reserved, Queue: e.queue()}
 }
 
 // gpus is the number of GPUs that the whole job asks for.
