@@ -74,7 +74,8 @@ type Assignment struct {
 // does not fit now, but would if others left (Mode is Preempt). A Reason alone
 // says no, in one of the classes QueueNotFound, QueueInactive,
 // NamespaceMismatch, Misconfigured, NoMatchingFlavor, ExceedsMaxQuota and
-// WaitingForQuota. It is ExceedsMaxQuota only where the job would not fit the
+// WaitingForQuota. A job that has a claim gets the flavors of it, if that fits.
+// It is ExceedsMaxQuota only where the job would not fit the
 // queue with no other job in the whole cohort.
 func (t *Tree) Assign(r Request) (*Assignment, *reason.Reason) {
 	q, no := t.queueFor(r)
@@ -87,6 +88,13 @@ func (t *Tree) Assign(r Request) (*Assignment, *reason.Reason) {
 	}
 	defer t.without(r.ID)()
 	s := search{tree: t, queue: q, request: &r}
+	if k := t.claims[r.ID]; k != nil && k.queue == q {
+		s.claimed = k.usage
+		if a, miss := s.fit(sets); a != nil && miss == nil {
+			return a, nil
+		}
+		s.claimed = nil
+	}
 	a, miss := s.fit(sets)
 	switch {
 	case miss == nil:
@@ -176,6 +184,23 @@ type search struct {
 	request *Request
 	// empty has it look as if no other job were in the whole cohort.
 	empty bool
+	// claimed, if not nil, has it look only at what the job has claimed: others
+	// have left for these flavors.
+	claimed Usage
+}
+
+// mayLook says that a flavor is among those to look at.
+func (s *search) mayLook(flavor string, asked Requests, before Usage) bool {
+	if s.claimed == nil {
+		return true
+	}
+	for name, v := range asked {
+		fr := FlavorResource{flavor, name}
+		if saturatingAdd(before[fr], v) > s.claimed[fr] {
+			return false
+		}
+	}
+	return true
 }
 
 // fit gives every pod set, in order, a flavor for each group, beside what is
@@ -234,6 +259,9 @@ func (s *search) choose(ps *PodSet, g int, asked Requests, before Usage) (flavor
 	borrows := 0
 	miss = &misfit{clusterQueue: s.queue.name, podSet: ps.Name, flavors: len(flavors)}
 	for _, name := range flavors {
+		if !s.mayLook(name, asked, before) {
+			continue
+		}
 		if why := ineligible(ps.Template, s.tree.flavors[name]); why != "" {
 			miss.refused = append(miss.refused, why)
 			continue

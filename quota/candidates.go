@@ -67,29 +67,34 @@ func (f *finder) find() []*victim {
 		}
 	}
 	slices.SortFunc(all, func(a, b *victim) int {
-		return cmp.Or(
-			cmp.Compare(a.kind, b.kind),
-			cmp.Compare(a.Priority, b.Priority),
-			b.Reserved.Compare(a.Reserved),
-			cmp.Compare(a.ID, b.ID),
-		)
+		return cmp.Or(cmp.Compare(a.kind, b.kind), a.job.compare(b.job))
 	})
 	return all
 }
 
 // attempts are the ways in which a set of these is looked for, in Kueue's order.
 func (f *finder) attempts(all []*victim) []bool {
-	const borrow, stay = true, false
-	forbidden := !f.queue.spec.preemption.borrowing
+	if f.fair != nil {
+		return []bool{true}
+	}
+	others := slices.ContainsFunc(all, func(v *victim) bool { return v.kind != own })
+	entitles := slices.ContainsFunc(all, func(v *victim) bool { return v.kind == entitled })
+	return attemptsOf(f.queue.spec.preemption.borrowing, others, entitles, f.belowNominal())
+}
+
+// attemptsOf says in which order a set is looked for, with the request allowed
+// to borrow after it (true) or not: mayBorrow is what borrowWithinCohort says,
+// others and entitles whether there are candidates of other ClusterQueues, and
+// such as the request is entitled to, below whether the request's ClusterQueue
+// uses less than its nominal quota.
+func attemptsOf(mayBorrow, others, entitles, below bool) []bool {
 	switch {
-	case f.fair != nil:
-		return []bool{borrow}
-	case !slices.ContainsFunc(all, func(v *victim) bool { return v.kind != own }), forbidden && !f.belowNominal():
-		return []bool{borrow}
-	case forbidden && !slices.ContainsFunc(all, func(v *victim) bool { return v.kind == entitled }):
-		return []bool{stay, borrow}
+	case !others || (!mayBorrow && !below):
+		return []bool{true}
+	case !mayBorrow && !entitles:
+		return []bool{false, true}
 	default:
-		return []bool{borrow, stay}
+		return []bool{true, false}
 	}
 }
 
@@ -153,6 +158,7 @@ func (f *finder) above(n *node) bool {
 func (f *finder) victim(job *taking, k kind, common *node) *victim {
 	v := &victim{
 		Candidate: Candidate{ID: job.id, ClusterQueue: job.queue.name, Holder: job.holder},
+		job:       job,
 		kind:      k,
 		home:      f.members[job.queue.node],
 		homebound: f.fair == nil && k == reclaimed && !f.mayReclaimToBorrow(job.holder.Priority),

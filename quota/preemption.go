@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -47,9 +46,10 @@ type wanted struct {
 // victim is a candidate, and what its leaving changes.
 type victim struct {
 	Candidate
+	job  *taking
 	kind kind
-	// rank is its place in Kueue's order of candidates, place that among victims.
-	rank, place int
+	// rank is its place among candidates.
+	rank int
 	// home is its ClusterQueue, with fair sharing.
 	home *member
 	// usage is that of the cells that the request uses, with fair sharing of all.
@@ -126,8 +126,7 @@ func (t *Tree) preemption(r *Request, q *clusterQueue, u Usage, any bool) *Preem
 		p.victims = p.fairOrder()
 	}
 	p.attempts = f.attempts(p.victims)
-	for i, v := range p.victims {
-		v.place = i
+	for _, v := range p.victims {
 		p.byID[v.ID] = v
 	}
 	return p
@@ -145,48 +144,54 @@ func (p *Preemption) Candidates() []Candidate {
 }
 
 // Remove takes a candidate away. It is false where that is not legal together
-// with those removed before, in whatever order: its ClusterQueue, or a Cohort
-// between, has come down to its nominal quota. An id that is no candidate is
-// not legal either; one that is removed already stays so.
+// with those removed before, in whatever order they go: its ClusterQueue, or a
+// Cohort between, would have come down to its nominal quota. An id that is no
+// candidate is not legal either; one that is removed already stays so.
 func (p *Preemption) Remove(id types.UID) bool {
 	v := p.byID[id]
-	switch {
-	case v == nil:
+	if v == nil {
 		return false
-	case v.removed:
-		return true
-	case p.legal(v):
-		p.remove(v)
+	}
+	if v.removed {
 		return true
 	}
-	// A large one that was removed early may have brought its queue down to
-	// nominal, where Kueue's order would have had it leave last.
-	gone := p.removed()
-	for _, g := range gone {
-		p.restore(g)
-	}
-	p.removeAll(gone, v)
-	if v.removed && !slices.ContainsFunc(gone, func(g *victim) bool { return !g.removed }) {
+	last := p.legal(v)
+	p.remove(v)
+	if last || p.orderly() {
 		return true
 	}
-	for _, g := range append(gone, v) {
-		if g.removed {
-			p.restore(g)
-		}
-	}
-	p.removeAll(gone)
+	p.restore(v)
 	return false
 }
 
-// removeAll removes victims in Kueue's order as far as each is legal.
-func (p *Preemption) removeAll(all []*victim, more ...*victim) {
-	for _, v := range slices.SortedFunc(slices.Values(append(slices.Clone(all), more...)), func(a, b *victim) int {
-		return cmp.Compare(a.place, b.place)
-	}) {
-		if p.legal(v) {
-			p.remove(v)
-		}
+// orderly says whether the removed ones can go one after the other so that each
+// is legal when it goes. Whoever is legal with all the others gone may go last,
+// and the fewer have gone, the more are legal: so the order is found from its
+// end, beginning with Kueue's.
+func (p *Preemption) orderly() bool {
+	rest := p.removed()
+	slices.Reverse(rest)
+	for _, v := range rest {
+		defer p.remove(v)
 	}
+	for len(rest) > 0 {
+		last := slices.IndexFunc(rest, func(v *victim) bool {
+			p.restore(v)
+			if p.legal(v) {
+				return true
+			}
+			p.remove(v)
+			return false
+		})
+		if last < 0 {
+			break
+		}
+		rest = slices.Delete(rest, last, last+1)
+	}
+	for _, v := range rest {
+		p.restore(v)
+	}
+	return len(rest) == 0
 }
 
 // Restore undoes Remove.

@@ -86,6 +86,21 @@ func (s *search) withVictims(fr FlavorResource, need int64, level int, choice bo
 	case !choice:
 		return outlook{preempts, level}
 	}
+	if s.tree.fair && s.queue.parent != nil {
+		return s.withFairVictims(fr, need, level)
+	}
+	f := &finder{request: s.request, queue: s.queue, usage: Usage{fr: need}, short: map[FlavorResource]bool{fr: true}}
+	o := &oracle{finder: f, fr: fr, need: amountOf(need)}
+	chance, after := o.ask()
+	if chance == noVictims {
+		return outlook{noVictims, level}
+	}
+	return outlook{chance, after}
+}
+
+// withFairVictims is withVictims with fair sharing, where all shares change with
+// every job that goes.
+func (s *search) withFairVictims(fr FlavorResource, need int64, level int) outlook {
 	search := s.tree.preemption(s.request, s.queue, Usage{fr: need}, true)
 	victims := search.Victims()
 	if len(victims) == 0 {
