@@ -210,8 +210,8 @@ func drawQuotas(t *rapid.T) []kueue.FlavorQuotas {
 
 func drawQueue(t *rapid.T, name string) *kueue.ClusterQueue {
 	cq := queueIn(rapid.SampledFrom(append([]string{""}, modelCohorts...)).Draw(t, "cohort"), name, drawQuotas(t)...)
-	within := []kueue.PreemptionPolicy{never0, lower, newer}
-	reclaim := []kueue.PreemptionPolicy{never0, lower, anyOf}
+	within := []kueue.PreemptionPolicy{nobody, lower, newer}
+	reclaim := []kueue.PreemptionPolicy{nobody, lower, anyOf}
 	preempting(cq, rapid.SampledFrom(within).Draw(t, "within"), rapid.SampledFrom(reclaim).Draw(t, "reclaim"))
 	if rapid.Bool().Draw(t, "may borrow") {
 		borrowing(cq, ptr(rapid.Int32Range(-1, 1).Draw(t, "threshold")))

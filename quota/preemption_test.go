@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	never0  = kueue.PreemptionPolicyNever
+	nobody  = kueue.PreemptionPolicyNever
 	lower   = kueue.PreemptionPolicyLowerPriority
 	newer   = kueue.PreemptionPolicyLowerOrNewerEqualPriority
 	anyOf   = kueue.PreemptionPolicyAny
@@ -53,7 +53,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 			request: ask("alpha", 8, 10),
 		},
 		"lower priority first, then the newer charge, then the UID": {
-			world: func() *Tree { return world(preempting(queueIn("", "alpha", gpus(8)), lower, never0)) },
+			world: func() *Tree { return world(preempting(queueIn("", "alpha", gpus(8)), lower, nobody)) },
 			jobs: []running{
 				{"b", "alpha", 2, 1, 5}, {"a", "alpha", 2, 1, 5}, {"old", "alpha", 2, 0, 1}, {"new", "alpha", 1, 0, 2}, {"same", "alpha", 1, 2, 0},
 			},
@@ -61,7 +61,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 			want:    []cand{{"new", inQueue}, {"old", inQueue}, {"a", inQueue}, {"b", inQueue}},
 		},
 		"newer ones of equal priority": {
-			world:   func() *Tree { return world(preempting(queueIn("", "alpha", gpus(8)), newer, never0)) },
+			world:   func() *Tree { return world(preempting(queueIn("", "alpha", gpus(8)), newer, nobody)) },
 			jobs:    []running{{"older", "alpha", 4, 2, 999}, {"newer", "alpha", 4, 2, 1001}},
 			request: ask("alpha", 2, 2),
 			want:    []cand{{"newer", inQueue}},
@@ -76,7 +76,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 		},
 		"reclaiming from lower priority only": {
 			world: func() *Tree {
-				return world(preempting(queueIn("team", "alpha", gpus(8)), never0, lower), queueIn("team", "beta", gpus(8)))
+				return world(preempting(queueIn("team", "alpha", gpus(8)), nobody, lower), queueIn("team", "beta", gpus(8)))
 			},
 			jobs:    []running{{"less", "beta", 8, 0, 0}, {"same", "beta", 8, 1, 0}},
 			request: ask("alpha", 6, 1),
@@ -84,7 +84,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 		},
 		"reclaiming from any priority": {
 			world: func() *Tree {
-				return world(preempting(queueIn("team", "alpha", gpus(8)), never0, anyOf), queueIn("team", "beta", gpus(8)))
+				return world(preempting(queueIn("team", "alpha", gpus(8)), nobody, anyOf), queueIn("team", "beta", gpus(8)))
 			},
 			jobs:    []running{{"less", "beta", 8, 0, 0}, {"same", "beta", 8, 1, 0}},
 			request: ask("alpha", 6, 1),
@@ -92,7 +92,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 		},
 		"nobody in a queue within its nominal quota, whatever his priority": {
 			world: func() *Tree {
-				return world(preempting(queueIn("team", "alpha", gpus(8)), never0, anyOf),
+				return world(preempting(queueIn("team", "alpha", gpus(8)), nobody, anyOf),
 					queueIn("team", "beta", gpus(8)), queueIn("team", "gamma", gpus(8)))
 			},
 			jobs:    []running{{"within", "beta", 8, -100, 0}, {"beyond", "gamma", 16, 100, 0}},
@@ -101,7 +101,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 		},
 		"nobody who uses another flavor": {
 			world: func() *Tree {
-				return world(preempting(queueIn("", "alpha", gpus(8), gpusOf("a100", 8)), lower, never0))
+				return world(preempting(queueIn("", "alpha", gpus(8), gpusOf("a100", 8)), lower, nobody))
 			},
 			jobs: []running{{"a", "alpha", 8, 0, 0}},
 			request: func() Request {
@@ -111,21 +111,21 @@ func TestWhoMayBePreempted(t *testing.T) {
 			want: nil,
 		},
 		"nobody who is leaving": {
-			world:   func() *Tree { return world(preempting(queueIn("", "alpha", gpus(8)), lower, never0)) },
+			world:   func() *Tree { return world(preempting(queueIn("", "alpha", gpus(8)), lower, nobody)) },
 			jobs:    []running{{"leaves", "alpha", 4, 0, 0}, {"stays", "alpha", 4, 0, 0}},
 			request: ask("alpha", 8, 1),
 			want:    []cand{{"stays", inQueue}},
 		},
 		"no reclaiming to borrow without borrowWithinCohort": {
 			world: func() *Tree {
-				return world(preempting(queueIn("team", "alpha", gpus(4)), never0, anyOf), queueIn("team", "beta", gpus(8)))
+				return world(preempting(queueIn("team", "alpha", gpus(4)), nobody, anyOf), queueIn("team", "beta", gpus(8)))
 			},
 			jobs:    []running{{"a", "alpha", 4, 0, 0}, {"b", "beta", 8, 0, 0}},
 			request: ask("alpha", 4, 1),
 		},
 		"reclaiming to borrow from lower priority": {
 			world: func() *Tree {
-				return world(borrowing(preempting(queueIn("team", "alpha", gpus(4)), never0, anyOf), nil),
+				return world(borrowing(preempting(queueIn("team", "alpha", gpus(4)), nobody, anyOf), nil),
 					queueIn("team", "beta", gpus(2)), queueIn("team", "gamma", gpus(4)))
 			},
 			jobs:    []running{{"a", "alpha", 4, 0, 0}, {"less", "beta", 3, 0, 0}, {"same", "beta", 3, 1, 0}},
@@ -134,7 +134,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 		},
 		"reclaiming to borrow up to a priority": {
 			world: func() *Tree {
-				return world(borrowing(preempting(queueIn("team", "alpha", gpus(4)), never0, anyOf), ptr(int32(-5))),
+				return world(borrowing(preempting(queueIn("team", "alpha", gpus(4)), nobody, anyOf), ptr(int32(-5))),
 					queueIn("team", "beta", gpus(2)), queueIn("team", "gamma", gpus(4)))
 			},
 			jobs:    []running{{"a", "alpha", 4, 0, 0}, {"least", "beta", 3, -5, 0}, {"less", "beta", 3, 0, 0}},
@@ -155,7 +155,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 		"a sub-cohort within its quota is not touched from outside, though its member borrows": {
 			world: func() *Tree {
 				return world(cohortIn("org", "left", gpus(8)), cohortIn("org", "right", gpus(8)),
-					preempting(queueIn("left", "alpha", gpus(0)), never0, anyOf),
+					preempting(queueIn("left", "alpha", gpus(0)), nobody, anyOf),
 					queueIn("left", "sister", gpus(0)),
 					queueIn("right", "cousin", gpus(0)))
 			},
@@ -189,7 +189,7 @@ func TestWhoMayBePreempted(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func TestAQueueIsNotBroughtBelowItsNominalQuota(t *testing.T) {
-	tree := world(preempting(queueIn("team", "alpha", gpus(8)), never0, anyOf), queueIn("team", "beta", gpus(8)))
+	tree := world(preempting(queueIn("team", "alpha", gpus(8)), nobody, anyOf), queueIn("team", "beta", gpus(8)))
 	run(tree, []running{{"one", "beta", 3, 0, 0}, {"two", "beta", 6, 0, 1}, {"three", "beta", 7, 0, 2}})
 	r := ask("alpha", 8, 0)
 	a, _ := tree.Assign(r)
@@ -213,7 +213,7 @@ func TestAQueueIsNotBroughtBelowItsNominalQuota(t *testing.T) {
 }
 
 func TestTheOrderOfRemovalsDoesNotMatter(t *testing.T) {
-	tree := world(preempting(queueIn("team", "alpha", gpus(8)), never0, anyOf), queueIn("team", "beta", gpus(8)))
+	tree := world(preempting(queueIn("team", "alpha", gpus(8)), nobody, anyOf), queueIn("team", "beta", gpus(8)))
 	run(tree, []running{{"small", "beta", 3, 0, 2}, {"large", "beta", 10, 0, 1}})
 	r := ask("alpha", 8, 0)
 	a, _ := tree.Assign(r)
@@ -225,7 +225,7 @@ func TestTheOrderOfRemovalsDoesNotMatter(t *testing.T) {
 }
 
 func TestAPreemptionDoesNotChangeTheTree(t *testing.T) {
-	tree := world(preempting(queueIn("", "alpha", gpus(8)), lower, never0))
+	tree := world(preempting(queueIn("", "alpha", gpus(8)), lower, nobody))
 	run(tree, []running{{"a", "alpha", 8, 0, 0}})
 	r := ask("alpha", 8, 1)
 	a, _ := tree.Assign(r)

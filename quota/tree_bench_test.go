@@ -82,7 +82,7 @@ func BenchmarkHeads(b *testing.B) {
 			for _, policy := range []struct {
 				name            string
 				within, reclaim kueue.PreemptionPolicy
-			}{{"no preemption", never0, never0}, {"preemption", lower, anyOf}} {
+			}{{"no preemption", nobody, nobody}, {"preemption", lower, anyOf}} {
 				b.Run(fmt.Sprintf("%d cohorts/%d flavors/%s", cohorts, flavors, policy.name), func(b *testing.B) {
 					tree := benchTree(cohorts, flavors, policy.within, policy.reclaim)
 					b.ReportAllocs()

@@ -387,7 +387,7 @@ func TestASearchIsALookAtATreeWithoutThoseRemoved(t *testing.T) {
 func TestAQueueKeepsItsNominalQuota(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nominal := rapid.Int64Range(0, 10).Draw(t, "nominal")
-		tree := world(preempting(queueIn("team", "alpha", gpus(20)), never0, anyOf), queueIn("team", "beta", gpus(nominal)))
+		tree := world(preempting(queueIn("team", "alpha", gpus(20)), nobody, anyOf), queueIn("team", "beta", gpus(nominal)))
 		sizes := map[types.UID]int64{}
 		var used int64
 		for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {
