@@ -89,9 +89,12 @@ func (t taken) of(cq *kueue.ClusterQueue) []kueue.FlavorUsage {
 		for _, f := range group.Flavors {
 			usage := kueue.FlavorUsage{Name: f.Name}
 			for _, res := range f.Resources {
-				usage.Resources = append(usage.Resources, kueue.ResourceUsage{
-					Name: res.Name, Total: quota.Quantity(res.Name, t[string(f.Name)][res.Name]),
-				})
+				total := t[string(f.Name)][res.Name]
+				cell := kueue.ResourceUsage{Name: res.Name, Total: quota.Quantity(res.Name, total)}
+				if nominal := quota.RequestsOf(corev1.ResourceList{res.Name: res.NominalQuota})[res.Name]; cq.Spec.CohortName != "" && total > nominal {
+					cell.Borrowed = quota.Quantity(res.Name, total-nominal)
+				}
+				usage.Resources = append(usage.Resources, cell)
 			}
 			out = append(out, usage)
 		}
