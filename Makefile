@@ -82,6 +82,10 @@ bench-plan: ## Time of planning a gang, by nodes and pods
 bench-pending: ## How long pods are kept by 10,000 gangs that wait (36 shapes: 2 minutes; BENCH=all-distinct: worst case, 10 minutes)
 	$(GO) test ./scheduling -run '^$$' -bench 'BenchmarkPodCycle/.*/$(or $(BENCH),36-shapes)' -benchtime 5x -timeout 30m
 
+.PHONY: bench-quota
+bench-quota: ## How long 1,000 ClusterQueues are asked for their heads, and victims are looked for (1 minute)
+	$(GO) test ./quota -run '^$$' -bench 'Heads|Preemption|Changes' -benchmem
+
 .PHONY: bench-rss
 bench-rss: sandbox ## Memory of an idle scheduler in a sandbox
 	@hack/bench-rss.sh

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,6 +14,12 @@ import (
 
 // Request is what one job asks of its queue.
 type Request struct {
+	// ID is the job's; what it has claimed and withholds itself is free to it.
+	ID types.UID
+	// Priority and Created, the place among those of its priority in the queue,
+	// decide whom it may preempt.
+	Priority int32
+	Created  time.Time
 	// Queue is the LocalQueue.
 	Queue types.NamespacedName
 	// NamespaceLabels are those of the job's namespace, for the ClusterQueue's
@@ -32,6 +39,18 @@ type PodSet struct {
 	Template *corev1.PodSpec
 }
 
+// Mode is what an Assignment needs to come true.
+type Mode int
+
+const (
+	// Fit: the quota is free.
+	Fit Mode = iota
+	// Preempt: the job is within its rights, but others have to leave first:
+	// some that are leaving already, or some that policies let it preempt. Tree.Preemption
+	// says whether there are any.
+	Preempt
+)
+
 // Assignment is the flavors that a job would get, and what they would charge.
 type Assignment struct {
 	ClusterQueue string
@@ -43,34 +62,55 @@ type Assignment struct {
 	PodSetUsage []Requests
 	// Usage is the charge: the sum over the pod sets, by cell.
 	Usage Usage
+	Mode  Mode
+	// Borrows is 0 where the ClusterQueue's own quota is enough, else the height
+	// of the smallest tree of Cohorts that has enough, as Kueue orders heads by.
+	Borrows int
 }
 
-// Assign says whether the whole job fits its queue now, and in which flavors;
-// it charges nothing. The Reason says why not, in one of the classes
-// QueueNotFound, QueueInactive, NamespaceMismatch, Misconfigured,
-// NoMatchingFlavor, ExceedsMaxQuota and WaitingForQuota. It is ExceedsMaxQuota
-// only where the job would not fit the queue with no other job in it.
+// Assign says whether the whole job fits its queue, and in which flavors; it
+// charges nothing. There are three answers. An Assignment without a Reason fits
+// now, and goes on to fit when claims have become charges. One with a Reason
+// does not fit now, but would if others left (Mode is Preempt). A Reason alone
+// says no, in one of the classes QueueNotFound, QueueInactive,
+// NamespaceMismatch, Misconfigured, NoMatchingFlavor, ExceedsMaxQuota and
+// WaitingForQuota. A job that has a claim gets the flavors of it, if that fits.
+// It is ExceedsMaxQuota only where the job would not fit the
+// queue with no other job in the whole cohort.
 func (t *Tree) Assign(r Request) (*Assignment, *reason.Reason) {
-	c, no := t.queueFor(r)
+	q, no := t.queueFor(r)
 	if no != nil {
 		return nil, no
 	}
-	sets, no := demands(c, r)
+	sets, no := demands(q, r)
 	if no != nil {
 		return nil, no
 	}
-	a, now := t.fit(c, sets, t.used[c.name])
-	if now == nil {
+	defer t.without(r.ID)()
+	s := search{tree: t, queue: q, request: &r}
+	if k := t.claims[r.ID]; k != nil && k.queue == q {
+		s.claimed = k.usage
+		if a, miss := s.fit(sets); a != nil && miss == nil {
+			return a, nil
+		}
+		s.claimed = nil
+	}
+	a, miss := s.fit(sets)
+	switch {
+	case miss == nil:
 		return a, nil
+	case a != nil:
+		return a, miss.waits(r.Queue.Name)
 	}
 	// Waiting helps only a job that the empty queue would take.
-	if _, ever := t.fit(c, sets, nil); ever != nil {
+	s.empty = true
+	if _, ever := s.fit(sets); ever != nil {
 		if ever.short == nil {
 			return nil, ever.ineligible()
 		}
 		return nil, ever.exceeds(r.Queue.Name)
 	}
-	return nil, now.waits(r.Queue.Name)
+	return nil, miss.waits(r.Queue.Name)
 }
 
 // queueFor finds the ClusterQueue that may admit the request, sizes aside.
@@ -79,21 +119,21 @@ func (t *Tree) queueFor(r Request) (*clusterQueue, *reason.Reason) {
 	if !ok {
 		return nil, reason.New(reason.QueueNotFound, "LocalQueue %s does not exist", r.Queue)
 	}
-	c, ok := t.clusterQueues[lq.clusterQueue]
-	if !ok {
+	q := t.existing(lq.clusterQueue)
+	if q == nil {
 		return nil, reason.New(reason.QueueNotFound, "ClusterQueue %s does not exist", lq.clusterQueue)
 	}
 	if lq.stopPolicy != kueue.None {
 		return nil, reason.New(reason.QueueInactive, "LocalQueue %s is stopped (%s)", r.Queue, lq.stopPolicy)
 	}
-	if cond, why := t.inactive(c); cond != "" {
-		return nil, reason.New(reason.QueueInactive, "ClusterQueue %s is not active: %s", c.name, why)
+	if cond, why := t.inactive(q); cond != "" {
+		return nil, reason.New(reason.QueueInactive, "ClusterQueue %s is not active: %s", q.name, why)
 	}
-	if !c.selector.Matches(labels.Set(r.NamespaceLabels)) {
+	if !q.spec.selector.Matches(labels.Set(r.NamespaceLabels)) {
 		return nil, reason.New(reason.NamespaceMismatch,
-			"namespace %s is not selected by ClusterQueue %s", r.Queue.Namespace, c.name)
+			"namespace %s is not selected by ClusterQueue %s", r.Queue.Namespace, q.name)
 	}
-	return c, nil
+	return q, nil
 }
 
 // demand is what one pod set asks of the resource groups.
@@ -106,26 +146,26 @@ type demand struct {
 
 // demands splits the requests of each pod set over the resource groups. A
 // resource that no group covers is refused, unless nothing is asked of it.
-func demands(c *clusterQueue, r Request) ([]demand, *reason.Reason) {
+func demands(q *clusterQueue, r Request) ([]demand, *reason.Reason) {
 	sets := make([]demand, 0, len(r.PodSets))
 	for _, ps := range r.PodSets {
 		if ps.Count < 0 {
 			return nil, reason.New(reason.Misconfigured, "pod set %s has %d pods", ps.Name, ps.Count)
 		}
 		total := ps.PerPod.Times(ps.Count)
-		if _, covered := c.groupOf[corev1.ResourcePods]; covered {
+		if _, covered := q.spec.groupOf[corev1.ResourcePods]; covered {
 			total[corev1.ResourcePods] = int64(ps.Count)
 		}
-		d := demand{podSet: ps, groups: make([]Requests, len(c.groups))}
+		d := demand{podSet: ps, groups: make([]Requests, len(q.spec.groups))}
 		for _, name := range sortedResources(maps.Keys(total)) {
 			v := total[name]
-			g, covered := c.groupOf[name]
+			g, covered := q.spec.groupOf[name]
 			if !covered {
 				if v == 0 {
 					continue
 				}
 				return nil, reason.New(reason.NoMatchingFlavor,
-					"resource %s unavailable in ClusterQueue %s", name, c.name)
+					"resource %s unavailable in ClusterQueue %s", name, q.name)
 			}
 			if d.groups[g] == nil {
 				d.groups[g] = Requests{}
@@ -137,17 +177,45 @@ func demands(c *clusterQueue, r Request) ([]demand, *reason.Reason) {
 	return sets, nil
 }
 
-// fit gives every pod set, in order, the first flavor of each group that still
-// takes all it asks of the group, beside what is used and what the pod sets
-// before it took. Which flavor is first is the admin's choice, so nothing is
-// traded between pod sets.
-func (t *Tree) fit(c *clusterQueue, sets []demand, used Usage) (*Assignment, *misfit) {
+// search looks for the flavors of one request.
+type search struct {
+	tree    *Tree
+	queue   *clusterQueue
+	request *Request
+	// empty has it look as if no other job were in the whole cohort.
+	empty bool
+	// claimed, if not nil, has it look only at what the job has claimed: others
+	// have left for these flavors.
+	claimed Usage
+}
+
+// mayLook says that a flavor is among those to look at.
+func (s *search) mayLook(flavor string, asked Requests, before Usage) bool {
+	if s.claimed == nil {
+		return true
+	}
+	for name, v := range asked {
+		fr := FlavorResource{flavor, name}
+		if saturatingAdd(before[fr], v) > s.claimed[fr] {
+			return false
+		}
+	}
+	return true
+}
+
+// fit gives every pod set, in order, a flavor for each group, beside what is
+// used and what the pod sets before it took. Which flavor is first is the
+// admin's choice, so nothing is traded between pod sets. Both are returned where
+// others have to leave for the assignment.
+func (s *search) fit(sets []demand) (*Assignment, *misfit) {
+	groups := s.queue.spec.groups
 	a := &Assignment{
-		ClusterQueue: c.name,
+		ClusterQueue: s.queue.name,
 		Flavors:      make([]map[corev1.ResourceName]string, len(sets)),
 		PodSetUsage:  make([]Requests, len(sets)),
 		Usage:        Usage{},
 	}
+	var first *misfit
 	for i, d := range sets {
 		a.Flavors[i] = map[corev1.ResourceName]string{}
 		a.PodSetUsage[i] = Requests{}
@@ -155,60 +223,137 @@ func (t *Tree) fit(c *clusterQueue, sets []demand, used Usage) (*Assignment, *mi
 			if asked == nil {
 				continue
 			}
-			name, miss := t.fitGroup(c, &d.podSet, g, asked, used, a.Usage)
-			if miss != nil {
-				if len(c.groups[g].flavors) == 1 {
-					miss.countLaterSets(g, sets[i+1:])
-				}
+			flavor, o, miss := s.choose(&d.podSet, g, asked, a.Usage)
+			if miss != nil && len(groups[g].flavors) == 1 {
+				miss.countLaterSets(g, sets[i+1:])
+			}
+			if !o.possible() {
 				return nil, miss
 			}
+			if first == nil {
+				first = miss
+			}
+			if o.chance != fits {
+				a.Mode = Preempt
+			}
+			a.Borrows = max(a.Borrows, o.level)
 			for res, v := range asked {
-				a.Flavors[i][res] = name
+				a.Flavors[i][res] = flavor
 				a.PodSetUsage[i][res] = v
 				if v > 0 {
-					cell := FlavorResource{name, res}
+					cell := FlavorResource{flavor, res}
 					a.Usage[cell] = saturatingAdd(a.Usage[cell], v)
 				}
 			}
 		}
 	}
-	return a, nil
+	return a, first
 }
 
-// fitGroup returns the first flavor of group g that a pod set may use and that
-// has room for all it asks, or why each of them is out of question.
-func (t *Tree) fitGroup(c *clusterQueue, ps *PodSet, g int, asked Requests, used, before Usage) (string, *misfit) {
-	miss := &misfit{clusterQueue: c.name, podSet: ps.Name}
-	for _, fq := range c.groups[g].flavors {
-		if why := ineligible(ps.Template, t.flavors[fq.name]); why != "" {
+// choose picks the flavor of group g for a pod set, as the ClusterQueue's
+// flavorFungibility has it. The misfit says why it does not fit now; its
+// outlook is the zero one where no flavor is possible.
+func (s *search) choose(ps *PodSet, g int, asked Requests, before Usage) (flavor string, o outlook, miss *misfit) {
+	var best outlook
+	flavors := s.queue.spec.groups[g].flavors
+	borrows := 0
+	miss = &misfit{clusterQueue: s.queue.name, podSet: ps.Name, flavors: len(flavors)}
+	for _, name := range flavors {
+		if !s.mayLook(name, asked, before) {
+			continue
+		}
+		if why := ineligible(ps.Template, s.tree.flavors[name]); why != "" {
 			miss.refused = append(miss.refused, why)
 			continue
 		}
-		short := shortages(fq, asked, used, before)
-		if len(short) == 0 {
-			return fq.name, nil
+		o, level, short := s.look(name, asked, before, len(flavors) > 1)
+		if len(short) > 0 {
+			miss.short = append(miss.short, short)
 		}
-		miss.short = append(miss.short, short)
+		stop := s.queue.spec.fungibility.stops(o)
+		if o.possible() && (flavor == "" || stop || s.queue.spec.fungibility.better(o, best)) {
+			flavor, best, borrows = name, o, level
+		}
+		if stop {
+			break
+		}
 	}
-	miss.flavors = len(c.groups[g].flavors)
-	return "", miss
+	if best.chance == fits {
+		miss = nil
+	}
+	return flavor, outlook{best.chance, borrows}, miss
 }
 
-// shortages lists the resources of which the flavor has too little, in the
-// order of sortedResources.
-func shortages(fq flavorQuotas, asked Requests, used, before Usage) []shortage {
-	var short []shortage
+// look says what the outlook of one flavor is, which is that of its worst
+// resource, and from how far away any of them is borrowed; it lists the
+// resources of which there is too little, in the order of sortedResources.
+// choice says that there are other flavors to choose from.
+func (s *search) look(flavor string, asked Requests, before Usage, choice bool) (worst outlook, level int, short []shortage) {
+	worst.chance = fits
 	for name, v := range asked {
-		cell := FlavorResource{fq.name, name}
-		nominal := fq.quotas[name].nominal
-		need := saturatingAdd(before[cell], v)
-		// A queue in debt, its quota lowered under running jobs, has nothing
-		// free, and still takes a pod set that asks for zero.
-		free := max(0, nominal-used[cell])
-		if need > free {
-			short = append(short, shortage{cell: cell, need: need, free: free, nominal: nominal})
+		fr := FlavorResource{flavor, name}
+		need := saturatingAdd(before[fr], v)
+		c := s.queue.cells[fr]
+		if c == nil || !c.listed {
+			c = &cell{limits: limits{borrowing: noLimit, lending: noLimit}}
 		}
+		o := s.lookAt(fr, c, need, choice)
+		if o.chance != fits {
+			short = append(short, s.shortageOf(fr, c, need))
+		}
+		if s.queue.spec.fungibility.better(worst, o) {
+			worst = o
+		}
+		level = max(level, o.level)
 	}
 	sortShortages(short)
-	return short
+	return worst, level, short
+}
+
+// lookAt is the outlook of one cell. A queue in debt, its quota lowered under
+// running jobs, has nothing free, and still takes a pod set that asks for zero.
+func (s *search) lookAt(fr FlavorResource, c *cell, need int64, choice bool) outlook {
+	v := amountOf(need)
+	if c.potential().less(v) {
+		return outlook{chance: never}
+	}
+	if s.empty {
+		return outlook{chance: fits}
+	}
+	level, inside := s.queue.borrowLevel(c, v)
+	p := s.queue.spec.preemption
+	mayBorrow := p.borrowing || (s.tree.fair && !off(p.reclaim))
+	switch {
+	case !c.available(afterwards).atLeastZero().less(v):
+		if c.available(now).atLeastZero().less(v) {
+			return outlook{leaving, level}
+		}
+		return outlook{fits, level}
+	case need > c.limits.nominal && !inside && !mayBorrow:
+		// It may not preempt to borrow.
+		return outlook{waits, level}
+	default:
+		return s.withVictims(fr, need, level, choice)
+	}
+}
+
+// borrowLevel is how high up the tree v more of a cell is found: 0 in the
+// ClusterQueue's own quota, else the height of the Cohort whose quota, with all
+// below it, is enough; and whether that leaves a larger tree outside of which
+// the use of others can be reclaimed. It looks at the use after jobs that are
+// leaving have left.
+func (q *clusterQueue) borrowLevel(c *cell, v amount) (level int, inside bool) {
+	if !c.exceeds(afterwards, v) || c.parent == nil {
+		return 0, c.parent != nil
+	}
+	rest := v.minus(c.keptFree(afterwards))
+	n := q.node
+	for c.parent != nil {
+		c, n = c.parent, n.parent
+		if !c.exceeds(afterwards, rest) {
+			return n.height, n.parent != nil
+		}
+		rest = rest.minus(c.keptFree(afterwards))
+	}
+	return n.height, false
 }

@@ -134,7 +134,7 @@ func TestAssignGivesFlavors(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			tc.tree.Charge("earlier", "cq", tc.used)
+			tc.tree.Charge("earlier", "cq", tc.used, Holder{})
 			got, no := tc.tree.Assign(tc.request)
 			if no != nil {
 				t.Fatalf("refused: %s: %s", no.Class, no)
@@ -322,7 +322,7 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 				tc.request.Queue = teamNLP
 			}
 			tree := tc.tree()
-			tree.Charge("earlier", "cq", tc.used)
+			tree.Charge("earlier", "cq", tc.used, Holder{})
 			got, no := tree.Assign(tc.request)
 			if no == nil {
 				t.Fatalf("assigned: %+v", got)
@@ -359,7 +359,7 @@ func BenchmarkAssign(b *testing.B) {
 		pods("node", 64, "nvidia.com/gpu", "8", "cpu", "32", "memory", "256Gi").as(spec))
 	for name, used := range map[string]Usage{"fits": nil, "waits": {{"a100", nvidiaGPU}: 1000}} {
 		b.Run(name, func(b *testing.B) {
-			tree.Charge("earlier", "cq", used)
+			tree.Charge("earlier", "cq", used, Holder{})
 			b.ReportAllocs()
 			for b.Loop() {
 				tree.Assign(request)

@@ -1,6 +1,8 @@
 package quota
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,4 +86,89 @@ func pods(name string, count int32, pairs ...string) PodSet {
 func (ps PodSet) as(spec corev1.PodSpec) PodSet {
 	ps.Template = &spec
 	return ps
+}
+
+// h100GPUs is the cell that most tests of cohorts are about.
+var h100GPUs = FlavorResource{"h100", nvidiaGPU}
+
+// world is a Tree with the given objects, the flavors h100 and a100, and for
+// every ClusterQueue a LocalQueue of the same name in namespace nlp.
+func world(objects ...any) *Tree {
+	t := New()
+	t.SetFlavor(flavorOf("h100", nil))
+	t.SetFlavor(flavorOf("a100", nil))
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *kueue.ClusterQueue:
+			t.SetClusterQueue(o)
+			t.SetLocalQueue(localQ(types.NamespacedName{Namespace: "nlp", Name: o.Name}, o.Name))
+		case *kueue.Cohort:
+			t.SetCohort(o)
+		case *kueue.ResourceFlavor:
+			t.SetFlavor(o)
+		}
+	}
+	return t
+}
+
+// queueIn is a ClusterQueue in a cohort ("" for none) whose flavors are of one
+// resource group.
+func queueIn(cohort, name string, flavors ...kueue.FlavorQuotas) *kueue.ClusterQueue {
+	cq := clusterQ(name, group(flavors...))
+	cq.Spec.CohortName = kueue.CohortReference(cohort)
+	return cq
+}
+
+func cohortIn(parent, name string, flavors ...kueue.FlavorQuotas) *kueue.Cohort {
+	c := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.CohortSpec{ParentName: kueue.CohortReference(parent)}}
+	if len(flavors) > 0 {
+		c.Spec.ResourceGroups = []kueue.ResourceGroup{group(flavors...)}
+	}
+	return c
+}
+
+// gpus is the quota of whole GPUs in flavor h100, with the limits given.
+func gpus(nominal int64, limits ...func(*kueue.ResourceQuota)) kueue.FlavorQuotas {
+	return gpusOf("h100", nominal, limits...)
+}
+
+func gpusOf(flavor string, nominal int64, limits ...func(*kueue.ResourceQuota)) kueue.FlavorQuotas {
+	q := kueue.ResourceQuota{Name: nvidiaGPU, NominalQuota: *resource.NewQuantity(nominal, resource.DecimalSI)}
+	for _, set := range limits {
+		set(&q)
+	}
+	return kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(flavor), Resources: []kueue.ResourceQuota{q}}
+}
+
+func borrow(limit int64) func(*kueue.ResourceQuota) {
+	return func(q *kueue.ResourceQuota) { q.BorrowingLimit = resource.NewQuantity(limit, resource.DecimalSI) }
+}
+
+func lend(limit int64) func(*kueue.ResourceQuota) {
+	return func(q *kueue.ResourceQuota) { q.LendingLimit = resource.NewQuantity(limit, resource.DecimalSI) }
+}
+
+// preempting sets the policies of a ClusterQueue.
+func preempting(cq *kueue.ClusterQueue, within, reclaim kueue.PreemptionPolicy) *kueue.ClusterQueue {
+	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: within, ReclaimWithinCohort: reclaim}
+	return cq
+}
+
+// borrowing adds borrowWithinCohort to the policies of a ClusterQueue.
+func borrowing(cq *kueue.ClusterQueue, threshold *int32) *kueue.ClusterQueue {
+	cq.Spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{
+		Policy: kueue.BorrowWithinCohortPolicyLowerPriority, MaxPriorityThreshold: threshold,
+	}
+	return cq
+}
+
+// ask is one pod that wants n GPUs of a ClusterQueue of a world.
+func ask(cq string, n int64, priority int32) Request {
+	return Request{
+		Queue:    types.NamespacedName{Namespace: "nlp", Name: cq},
+		ID:       "asks",
+		Priority: priority,
+		Created:  time.Unix(1_000, 0),
+		PodSets:  []PodSet{{Name: "node", Count: 1, PerPod: Requests{nvidiaGPU: n}}},
+	}
 }

@@ -28,7 +28,30 @@ type misfit struct {
 type shortage struct {
 	cell FlavorResource
 	// need counts the pod sets before this one that use the cell too.
-	need, free, nominal int64
+	need, nominal int64
+	// own is what is free of nominal as long as nobody borrows it; room is what can
+	// be had now, borrowed or not, and later what can be had when those that are
+	// leaving have left and those that have a claim have come.
+	own, room, later int64
+	// most is what could be had with nothing in use.
+	most int64
+	// cohort is "" where there is none; borrowing is the limit or noLimit.
+	cohort    string
+	borrowing int64
+}
+
+func (s *search) shortageOf(fr FlavorResource, c *cell, need int64) shortage {
+	out := shortage{
+		cell: fr, need: need, nominal: c.limits.nominal, borrowing: c.limits.borrowing,
+		own:   amountOf(c.limits.nominal).minus(c.used[now]).atLeastZero().value(),
+		room:  c.available(now).atLeastZero().value(),
+		later: c.available(afterwards).atLeastZero().value(),
+		most:  c.potential().value(),
+	}
+	if s.queue.parent != nil {
+		out.cohort = s.queue.parent.name
+	}
+	return out
 }
 
 func sortShortages(short []shortage) {
@@ -63,41 +86,77 @@ func (m *misfit) ineligible() *reason.Reason {
 
 // waits is the reason where the quota is there, and in use.
 func (m *misfit) waits(queue string) *reason.Reason {
-	return reason.New(reason.WaitingForQuota, "%s", m.sentence(queue, func(s shortage) string {
-		return fmt.Sprintf("%s of %s free", value(s, s.free), value(s, s.nominal))
-	}))
+	return reason.New(reason.WaitingForQuota, "%s", m.sentence(queue, shortage.free))
 }
 
 // exceeds is the reason where the job is larger than the queue.
 func (m *misfit) exceeds(queue string) *reason.Reason {
-	return reason.New(reason.ExceedsMaxQuota, "%s", m.sentence(queue, func(s shortage) string {
-		return fmt.Sprintf("the quota is %s", value(s, s.nominal))
-	}))
+	return reason.New(reason.ExceedsMaxQuota, "%s", m.sentence(queue, shortage.limit))
 }
 
 // sentence says what the job needs and what each flavor has of it. In a group
 // of one flavor every resource that is short is told, and the flavor's name
 // adds nothing; with several flavors, only the first resource of each.
-func (m *misfit) sentence(queue string, has func(shortage) string) string {
+func (m *misfit) sentence(queue string, has func(s shortage, in string) string) string {
 	first := m.short[0][0]
 	head := fmt.Sprintf("needs %s in queue %s, ", FormatAmount(first.cell.Resource, first.need), queue)
 	if m.flavors == 1 {
-		tail := has(first)
+		tail := has(first, "")
 		for _, s := range m.short[0][1:] {
-			tail += fmt.Sprintf("; needs %s, %s", FormatAmount(s.cell.Resource, s.need), has(s))
+			tail += fmt.Sprintf("; needs %s, %s", FormatAmount(s.cell.Resource, s.need), has(s, ""))
 		}
 		return head + tail
 	}
 	clauses := make([]string, 0, len(m.short))
 	for _, short := range m.short {
 		s := short[0]
-		clause := fmt.Sprintf("%s in flavor %s", has(s), s.cell.Flavor)
+		clause := has(s, " in flavor "+s.cell.Flavor)
 		if s.cell.Resource != first.cell.Resource {
 			clause = fmt.Sprintf("%s: %s", s.cell.Resource, clause)
 		}
 		clauses = append(clauses, clause)
 	}
 	return head + join(clauses, ", ")
+}
+
+// free says what is free of the nominal quota, what a cohort adds or takes away,
+// and what others will bring or take.
+func (s shortage) free(in string) string {
+	own := min(s.own, s.room)
+	out := fmt.Sprintf("%s of %s free%s", value(s, own), value(s, s.nominal), in)
+	borrowable := s.room - own
+	switch {
+	case s.cohort == "":
+	case own < s.own:
+		out += fmt.Sprintf(", %s lent in cohort %s", value(s, s.own-own), s.cohort)
+	case borrowable > 0:
+		out += fmt.Sprintf(", %s more can be borrowed from cohort %s%s", value(s, borrowable), s.cohort, s.borrowingLimit())
+	case s.most > s.nominal:
+		out += fmt.Sprintf(", none can be borrowed from cohort %s%s", s.cohort, s.borrowingLimit())
+	}
+	switch {
+	case s.later < s.room:
+		out += fmt.Sprintf(", %s of it promised to other jobs", value(s, s.room-s.later))
+	case s.later > s.room:
+		out += fmt.Sprintf(", %s more when jobs that are leaving have gone", value(s, s.later-s.room))
+	}
+	return out
+}
+
+// limit says what the most is that a queue can ever give.
+func (s shortage) limit(in string) string {
+	out := fmt.Sprintf("the quota is %s%s", value(s, s.nominal), in)
+	if s.most > s.nominal {
+		out += fmt.Sprintf(", at most %s more can be borrowed from cohort %s", value(s, s.most-s.nominal), s.cohort)
+	}
+	return out
+}
+
+func (s shortage) borrowingLimit() string {
+	if s.borrowing == noLimit {
+		return ""
+	}
+	return fmt.Sprintf(" (limit %s)", value(s, s.borrowing))
 }
 
 func value(s shortage, v int64) string { return FormatValue(s.cell.Resource, v) }

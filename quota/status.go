@@ -13,13 +13,14 @@ import (
 // Status returns the Active condition of a ClusterQueue, without times and
 // generation, and whether the ClusterQueue exists. Its reasons are Kueue's:
 // Ready, Terminating, Stopped, FlavorNotFound, AdmissionCheckNotFound, and
-// Unknown for a namespaceSelector that cannot be parsed.
+// Unknown for a namespaceSelector that cannot be parsed and for cohorts that are
+// each other's parents.
 func (t *Tree) Status(cq string) (metav1.Condition, bool) {
-	c, ok := t.clusterQueues[cq]
-	if !ok {
+	q := t.existing(cq)
+	if q == nil {
 		return metav1.Condition{}, false
 	}
-	reason, why := t.inactive(c)
+	reason, why := t.inactive(q)
 	if reason == "" {
 		return metav1.Condition{
 			Type:    kueue.ClusterQueueActive,
@@ -45,7 +46,7 @@ func (t *Tree) LocalQueueStatus(lq types.NamespacedName) (metav1.Condition, bool
 		return metav1.Condition{}, false
 	}
 	cond := metav1.Condition{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse}
-	c := t.clusterQueues[q.clusterQueue]
+	c := t.existing(q.clusterQueue)
 	switch {
 	case q.stopPolicy != kueue.None:
 		cond.Reason = "Stopped"
@@ -69,7 +70,7 @@ func (t *Tree) LocalQueueStatus(lq types.NamespacedName) (metav1.Condition, bool
 // inactive says why a ClusterQueue admits nothing: a condition reason and all
 // the causes in one phrase, the reason's own first. Both are empty for an
 // active one. The order of the reasons is Kueue's.
-func (t *Tree) inactive(c *clusterQueue) (reason, why string) {
+func (t *Tree) inactive(q *clusterQueue) (reason, why string) {
 	var causes []string
 	because := func(r, format string, args ...any) {
 		if reason == "" {
@@ -77,30 +78,33 @@ func (t *Tree) inactive(c *clusterQueue) (reason, why string) {
 		}
 		causes = append(causes, fmt.Sprintf(format, args...))
 	}
-	if c.terminating {
+	if q.spec.terminating {
 		because(kueue.ClusterQueueActiveReasonTerminating, "it is being deleted")
 	}
-	if c.stopPolicy != kueue.None {
-		because(kueue.ClusterQueueActiveReasonStopped, "it is stopped (%s)", c.stopPolicy)
+	if q.spec.stopPolicy != kueue.None {
+		because(kueue.ClusterQueueActiveReasonStopped, "it is stopped (%s)", q.spec.stopPolicy)
 	}
-	for _, name := range t.missingFlavors(c) {
+	for _, name := range t.missingFlavors(q) {
 		because(kueue.ClusterQueueActiveReasonFlavorNotFound, "ResourceFlavor %s does not exist", name)
 	}
-	for _, name := range c.checks {
+	for _, name := range q.spec.checks {
 		because(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound, "AdmissionCheck %s is not run by Muster", name)
 	}
-	if c.selectorErr != nil {
-		because(kueue.ClusterQueueActiveReasonUnknown, "its namespaceSelector is invalid: %v", c.selectorErr)
+	if q.spec.selectorErr != nil {
+		because(kueue.ClusterQueueActiveReasonUnknown, "its namespaceSelector is invalid: %v", q.spec.selectorErr)
+	}
+	if way := t.looped(q.node); way != "" {
+		because(kueue.ClusterQueueActiveReasonUnknown, "its cohorts form a cycle (%s)", way)
 	}
 	return reason, strings.Join(causes, ", ")
 }
 
-func (t *Tree) missingFlavors(c *clusterQueue) []string {
+func (t *Tree) missingFlavors(q *clusterQueue) []string {
 	var missing []string
-	for _, g := range c.groups {
+	for _, g := range q.spec.groups {
 		for _, f := range g.flavors {
-			if _, ok := t.flavors[f.name]; !ok && !slices.Contains(missing, f.name) {
-				missing = append(missing, f.name)
+			if _, ok := t.flavors[f]; !ok && !slices.Contains(missing, f) {
+				missing = append(missing, f)
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package quota
 
 import (
-	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,73 +17,165 @@ type FlavorResource struct {
 // listed is zero.
 type Usage map[FlavorResource]int64
 
-// charge is what one admitted job takes.
-type charge struct {
-	clusterQueue string
-	usage        Usage
+// Holder is what is known of a job that has a charge: it decides whether it is
+// preempted or drained, and who is first.
+type Holder struct {
+	Priority int32
+	// Created is the job's place among those of its priority in the queue.
+	Created time.Time
+	// Reserved is when the charge was made.
+	Reserved time.Time
+	// Queue is the LocalQueue that the job came through.
+	Queue types.NamespacedName
+}
+
+// taking is what one job takes: its charge, its claim, or what it withholds.
+type taking struct {
+	id      types.UID
+	queue   *clusterQueue
+	usage   Usage
+	holder  Holder
+	leaving bool
+}
+
+// count adds the taking to the views that it is in, or takes it out (sign -1).
+func (k *taking) count(sign int64, in ...view) {
+	for fr, v := range k.usage {
+		c := k.queue.cell(fr)
+		for _, w := range in {
+			c.use(w, amountOf(sign*v))
+		}
+	}
+}
+
+// take enters a taking; amounts below one are ignored.
+func (t *Tree) take(all map[types.UID]*taking, id types.UID, cq string, u Usage, in ...view) *taking {
+	k := &taking{id: id, queue: t.clusterQueue(cq), usage: make(Usage, len(u))}
+	for fr, v := range u {
+		if v > 0 {
+			k.usage[fr] = v
+		}
+	}
+	all[id] = k
+	k.queue.takings++
+	k.count(1, in...)
+	return k
+}
+
+// giveBack ends a taking that is in these views.
+func (t *Tree) giveBack(all map[types.UID]*taking, k *taking, in ...view) {
+	delete(all, k.id)
+	k.count(-1, in...)
+	for fr := range k.usage {
+		k.queue.tidy(fr)
+	}
+	k.queue.takings--
+	t.tidyQueue(k.queue)
 }
 
 // Charge makes u the charge of job id in ClusterQueue cq, in place of any
-// charge that the id had, so that repeating it changes nothing. It asks for no
-// room: after a restart an admitted job is charged even above what an admin has
-// meanwhile lowered the quota to. The ClusterQueue need not exist; charges wait
-// for it. Amounts below one are ignored.
-func (t *Tree) Charge(id types.UID, cq string, u Usage) {
-	t.Release(id)
-	c := charge{clusterQueue: cq, usage: make(Usage, len(u))}
-	used := t.used[cq]
-	if used == nil {
-		used = make(Usage, len(u))
-		t.used[cq] = used
+// charge, claim or withheld quota that the id had, so that repeating it changes
+// nothing. It asks for no room: after a restart an admitted job is charged even
+// above what an admin has meanwhile lowered the quota to. The ClusterQueue need
+// not exist; charges wait for it. Amounts below one are ignored.
+func (t *Tree) Charge(id types.UID, cq string, u Usage, h Holder) {
+	// The new charge first, so that a ClusterQueue without an object is not
+	// forgotten in between.
+	old := t.charges[id]
+	k := t.take(t.charges, id, cq, u, charged, now, afterwards)
+	k.holder = h
+	if old != nil {
+		t.uncharge(old)
+		t.charges[id] = k
 	}
-	for cell, v := range u {
-		// What would not fit an int64 is charged as far as it goes, and that
-		// is remembered, so that a release gives back what was taken.
-		v = saturatingAdd(used[cell], v) - used[cell]
-		if v > 0 {
-			c.usage[cell] = v
-			used[cell] += v
-		}
-	}
-	t.charges[id] = c
+	k.queue.jobs[id], k.queue.ordered = k, nil
+	t.Unclaim(id)
+	t.Unwithhold(id)
 }
 
 // Release takes the charge of job id back; an id without a charge is ignored.
 func (t *Tree) Release(id types.UID) {
-	c, ok := t.charges[id]
-	if !ok {
-		return
+	if k := t.charges[id]; k != nil {
+		t.uncharge(k)
 	}
-	delete(t.charges, id)
-	used := t.used[c.clusterQueue]
-	for cell, v := range c.usage {
-		if used[cell] -= v; used[cell] == 0 {
-			delete(used, cell)
+}
+
+func (t *Tree) uncharge(k *taking) {
+	delete(k.queue.jobs, k.id)
+	k.queue.ordered = nil
+	if k.leaving {
+		t.giveBack(t.charges, k, charged, now)
+	} else {
+		t.giveBack(t.charges, k, charged, now, afterwards)
+	}
+}
+
+// Leave marks the charge of a job that is being stopped: it counts until it is
+// released, but nobody has to be preempted for it any more. An id without a
+// charge is ignored.
+func (t *Tree) Leave(id types.UID) {
+	if k := t.charges[id]; k != nil && !k.leaving {
+		k.leaving = true
+		k.count(-1, afterwards)
+	}
+}
+
+// Claim promises quota to job id, for which others leave: from everybody else's
+// view it is in use once they have left. It replaces an earlier claim of the id,
+// and ends with the id's charge.
+func (t *Tree) Claim(id types.UID, cq string, u Usage) {
+	t.Unclaim(id)
+	t.take(t.claims, id, cq, u, afterwards)
+}
+
+// Unclaim ends the claim of job id; an id without one is ignored.
+func (t *Tree) Unclaim(id types.UID) {
+	if k := t.claims[id]; k != nil {
+		t.giveBack(t.claims, k, afterwards)
+	}
+}
+
+// Withhold keeps quota from everybody but job id, a head that waits for it. It
+// replaces what the id withheld before, and ends with the id's charge.
+func (t *Tree) Withhold(id types.UID, cq string, u Usage) {
+	t.Unwithhold(id)
+	t.take(t.withheld, id, cq, u, now, afterwards)
+}
+
+// Unwithhold ends what job id withholds; an id that withholds nothing is ignored.
+func (t *Tree) Unwithhold(id types.UID) {
+	if k := t.withheld[id]; k != nil {
+		t.giveBack(t.withheld, k, now, afterwards)
+	}
+}
+
+// without takes out of the use what job id itself has claimed and withholds;
+// the function that it returns puts it back.
+func (t *Tree) without(id types.UID) (back func()) {
+	claim, withheld := t.claims[id], t.withheld[id]
+	if claim == nil && withheld == nil {
+		return func() {}
+	}
+	count := func(sign int64) {
+		if claim != nil {
+			claim.count(sign, afterwards)
+		}
+		if withheld != nil {
+			withheld.count(sign, now, afterwards)
 		}
 	}
-	if len(used) == 0 {
-		delete(t.used, c.clusterQueue)
-	}
+	count(-1)
+	return func() { count(1) }
 }
 
-// Used returns a copy of the sum of the charges of a ClusterQueue; cells
-// without a charge are absent.
+// Used returns a copy of the sum of the charges of a ClusterQueue, those of
+// leaving jobs included; cells without a charge are absent.
 func (t *Tree) Used(cq string) Usage {
-	u := make(Usage, len(t.used[cq]))
-	maps.Copy(u, t.used[cq])
-	return u
-}
-
-// Nominal returns a copy of the nominal quota of a ClusterQueue, with every
-// cell that it lists; it is empty for a ClusterQueue that does not exist.
-func (t *Tree) Nominal(cq string) Usage {
 	u := Usage{}
-	if c := t.clusterQueues[cq]; c != nil {
-		for _, g := range c.groups {
-			for _, f := range g.flavors {
-				for name, q := range f.quotas {
-					u[FlavorResource{f.name, name}] = q.nominal
-				}
+	if q := t.clusterQueues[cq]; q != nil {
+		for fr, c := range q.cells {
+			if v := c.used[charged].value(); v > 0 {
+				u[fr] = v
 			}
 		}
 	}

@@ -20,33 +20,33 @@ func TestCharges(t *testing.T) {
 	}{
 		"charging an id again replaces its charge": {
 			do: func(t *Tree) {
-				t.Charge("a", "cq", Usage{h100: 8, cpus: 4})
-				t.Charge("a", "cq", Usage{h100: 4})
+				t.Charge("a", "cq", Usage{h100: 8, cpus: 4}, Holder{})
+				t.Charge("a", "cq", Usage{h100: 4}, Holder{})
 			},
 			want: Usage{h100: 4},
 		},
 		"repeating a charge changes nothing": {
 			do: func(t *Tree) {
-				t.Charge("a", "cq", Usage{h100: 8})
-				t.Charge("a", "cq", Usage{h100: 8})
+				t.Charge("a", "cq", Usage{h100: 8}, Holder{})
+				t.Charge("a", "cq", Usage{h100: 8}, Holder{})
 			},
 			want: Usage{h100: 8},
 		},
 		"an id that moves leaves its old queue": {
 			do: func(t *Tree) {
-				t.Charge("a", "cq", Usage{h100: 8})
-				t.Charge("a", "other", Usage{h100: 8})
+				t.Charge("a", "cq", Usage{h100: 8}, Holder{})
+				t.Charge("a", "other", Usage{h100: 8}, Holder{})
 			},
 			want: Usage{},
 		},
 		"a restart charges above nominal": {
-			do:   func(t *Tree) { t.Charge("a", "cq", Usage{h100: 999}) },
+			do:   func(t *Tree) { t.Charge("a", "cq", Usage{h100: 999}, Holder{}) },
 			want: Usage{h100: 999},
 		},
 		"releasing twice releases once": {
 			do: func(t *Tree) {
-				t.Charge("a", "cq", Usage{h100: 8})
-				t.Charge("b", "cq", Usage{h100: 2})
+				t.Charge("a", "cq", Usage{h100: 8}, Holder{})
+				t.Charge("b", "cq", Usage{h100: 2}, Holder{})
 				t.Release("a")
 				t.Release("a")
 			},
@@ -57,12 +57,12 @@ func TestCharges(t *testing.T) {
 			want: Usage{},
 		},
 		"negative and zero amounts charge nothing": {
-			do:   func(t *Tree) { t.Charge("a", "cq", Usage{h100: -8, cpus: 0}) },
+			do:   func(t *Tree) { t.Charge("a", "cq", Usage{h100: -8, cpus: 0}, Holder{}) },
 			want: Usage{},
 		},
 		"a charge outlives its ClusterQueue object": {
 			do: func(t *Tree) {
-				t.Charge("a", "cq", Usage{h100: 8})
+				t.Charge("a", "cq", Usage{h100: 8}, Holder{})
 				t.DeleteClusterQueue("cq")
 				t.SetClusterQueue(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16"))))
 			},
@@ -71,14 +71,14 @@ func TestCharges(t *testing.T) {
 		"a charge taken before the ClusterQueue is known counts": {
 			do: func(t *Tree) {
 				t.DeleteClusterQueue("cq")
-				t.Charge("a", "cq", Usage{h100: 8})
+				t.Charge("a", "cq", Usage{h100: 8}, Holder{})
 			},
 			want: Usage{h100: 8},
 		},
 		"an amount that saturates is given back as it was taken": {
 			do: func(t *Tree) {
-				t.Charge("a", "cq", Usage{h100: 8})
-				t.Charge("b", "cq", Usage{h100: math.MaxInt64})
+				t.Charge("a", "cq", Usage{h100: 8}, Holder{})
+				t.Charge("b", "cq", Usage{h100: math.MaxInt64}, Holder{})
 				t.Release("b")
 			},
 			want: Usage{h100: 8},
@@ -115,7 +115,7 @@ func TestUsedIsACopy(t *testing.T) {
 	tree := New()
 	cell := FlavorResource{"h100", nvidiaGPU}
 	mine := Usage{cell: 8}
-	tree.Charge("a", "cq", mine)
+	tree.Charge("a", "cq", mine, Holder{})
 	mine[cell] = 1
 	tree.Used("cq")[cell] = 2
 	if got := tree.Used("cq")[cell]; got != 8 {
@@ -149,7 +149,7 @@ func TestTheSumOfChargesIsUsed(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"charge": func(t *rapid.T) {
 				who, cq, u := id.Draw(t, "id"), queue.Draw(t, "cq"), drawUsage(t)
-				tree.Charge(who, cq, u)
+				tree.Charge(who, cq, u, Holder{})
 				model[who] = map[key]int64{}
 				for cell, v := range u {
 					model[who][key{cq, cell}] = v
@@ -180,10 +180,10 @@ func TestReleaseUndoesCharge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree := New()
 		for i := range rapid.IntRange(0, 5).Draw(t, "others") {
-			tree.Charge(types.UID(fmt.Sprint(i)), "cq", drawUsage(t))
+			tree.Charge(types.UID(fmt.Sprint(i)), "cq", drawUsage(t), Holder{})
 		}
 		before := tree.Used("cq")
-		tree.Charge("mine", "cq", drawUsage(t))
+		tree.Charge("mine", "cq", drawUsage(t), Holder{})
 		tree.Release("mine")
 		if diff := cmp.Diff(before, tree.Used("cq")); diff != "" {
 			t.Fatalf("used (-before +after):\n%s", diff)
@@ -204,7 +204,7 @@ func TestTheOrderOfReleasesDoesNotMatter(t *testing.T) {
 		after := func(order []types.UID) Usage {
 			tree := New()
 			for id, u := range charges {
-				tree.Charge(id, "cq", u)
+				tree.Charge(id, "cq", u, Holder{})
 			}
 			for _, id := range order {
 				tree.Release(id)
@@ -256,7 +256,7 @@ func TestWhatIsAssignedFitsWithinNominal(t *testing.T) {
 					t.Fatalf("%v: %d after the assignment, nominal is %d", cell, after[cell], nominal[cell])
 				}
 			}
-			tree.Charge(types.UID(fmt.Sprint(i)), "cq", a.Usage)
+			tree.Charge(types.UID(fmt.Sprint(i)), "cq", a.Usage, Holder{})
 		}
 	})
 }

@@ -248,6 +248,9 @@ func (e *entry) before(o *entry) int { return e.rank().compare(o.rank()) }
 // request is what the job asks of the quota tree.
 func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 	r := quota.Request{
+		ID:              e.job.Owner.UID,
+		Priority:        e.priority,
+		Created:         e.job.Created,
 		Queue:           types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue},
 		NamespaceLabels: namespaceLabels,
 	}
@@ -261,6 +264,11 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 		})
 	}
 	return r
+}
+
+// holder is the job as the holder of a charge since reserved.
+func (e *entry) holder(reserved time.Time) quota.Holder {
+	return quota.Holder{Priority: e.priority, Created: e.job.Created, Reserved: reserved, Queue: e.queue()}
 }
 
 // gpus is the number of GPUs that the whole job asks for.

@@ -258,7 +258,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 		return err
 	}
 	l.place(e)
-	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage)
+	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(l.clock.Now()))
 	e.move(evPlanned)
 	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = time.Time{}, nil, nil, false, false
 	l.enqueue(e)

@@ -132,7 +132,7 @@ func newCycleBench(ctx context.Context, b *testing.B, quotaGPUs int64) *cycleBen
 			name := fmt.Sprintf("queue-%d", i)
 			c.queue(name, false, []string{"gpu"}, 1000)
 			c.UpdateQuota(func(t *quota.Tree) {
-				t.Charge(types.UID(name), name, quota.Usage{{Flavor: "gpu", Resource: gpuResource}: 1000})
+				t.Charge(types.UID(name), name, quota.Usage{{Flavor: "gpu", Resource: gpuResource}: 1000}, quota.Holder{})
 			})
 		}
 	}

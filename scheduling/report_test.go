@@ -55,7 +55,7 @@ func TestReasonOfAJobThatWaitsForQuotaHasTheNumbersOfNow(t *testing.T) {
 	j := s.pending(job("a", set("node", 0, 1, 8)))
 	s.entry(j).spot.bucket.why = reason.New(reason.WaitingForQuota, "old numbers")
 	s.UpdateQuota(func(t *quota.Tree) {
-		t.Charge("someone", "cq", quota.Usage{{Flavor: "gpu", Resource: gpuResource}: 6})
+		t.Charge("someone", "cq", quota.Usage{{Flavor: "gpu", Resource: gpuResource}: 6}, quota.Holder{})
 	})
 	lines, _ := s.picture(epoch0)
 	if len(lines) != 1 || lines[0].why.Message != "needs 8 GPUs in queue main, 2 of 8 free" {

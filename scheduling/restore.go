@@ -192,7 +192,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		l.enqueue(before)
 	}
 	e.assignment = assignmentOf(job, wl.Status.Admission)
-	l.quota.Charge(job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage)
+	l.quota.Charge(job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage, e.holder(reservedAt(wl, l.clock.Now())))
 	for i := range job.PodSets {
 		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
 		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
@@ -289,6 +289,15 @@ func podSetsOf(wl *kueue.Workload) []workload.PodSet {
 		})
 	}
 	return out
+}
+
+// reservedAt is when an admitted job got its quota, as its Workload says.
+func reservedAt(wl *kueue.Workload, now time.Time) time.Time {
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return now
+	}
+	return c.LastTransitionTime.Time
 }
 
 func nodesOf(a *kueue.Admission, podSet string) []string {

@@ -1,0 +1,217 @@
+package quota
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// oracle finds out what Preemption.Victims would say of a single cell, without
+// looking at more jobs than it takes: it is asked for every flavor that a
+// waiting job could have.
+type oracle struct {
+	*finder
+	fr           FlavorResource
+	home         *cell
+	need         amount
+	mine, theirs sources
+}
+
+// source is the jobs of one ClusterQueue, in the order in which they go.
+type source struct {
+	kind   kind
+	ladder ladder
+	jobs   []*taking
+}
+
+// sources is a heap of sources by their first jobs.
+type sources []*source
+
+func (s sources) Len() int      { return len(s) }
+func (s sources) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
+func (s sources) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(s[i].kind, s[j].kind), s[i].jobs[0].compare(s[j].jobs[0])) < 0
+}
+func (s *sources) Push(x any) { *s = append(*s, x.(*source)) }
+func (s *sources) Pop() any {
+	last := (*s)[len(*s)-1]
+	*s = (*s)[:len(*s)-1]
+	return last
+}
+
+// compare is Kueue's order of victims: lower priority, newer charge, UID.
+func (k *taking) compare(o *taking) int {
+	return cmp.Or(
+		cmp.Compare(k.holder.Priority, o.holder.Priority),
+		o.holder.Reserved.Compare(k.holder.Reserved),
+		cmp.Compare(k.id, o.id),
+	)
+}
+
+// inOrder are the ClusterQueue's jobs in the order in which they go. The slice
+// is kept until a charge comes or goes.
+func (q *clusterQueue) inOrder() []*taking {
+	if q.ordered == nil && len(q.jobs) > 0 {
+		q.ordered = make([]*taking, 0, len(q.jobs))
+		for _, job := range q.jobs {
+			q.ordered = append(q.ordered, job)
+		}
+		slices.SortFunc(q.ordered, (*taking).compare)
+	}
+	return q.ordered
+}
+
+// ask returns the chance of the cell by preemption, and the level from which
+// the request would borrow afterwards. It is noVictims where nobody is enough.
+func (o *oracle) ask() (chance, int) {
+	ownJobs, others, attempts := o.sources()
+	for _, borrowing := range attempts {
+		// The jobs that go are taken from copies, so that an attempt begins anew.
+		o.cells, o.mine, o.theirs = copied{}, sources{}, sources{}
+		o.home = o.cells.of(o.finder.queue.cells[o.fr])
+		if ownJobs != nil {
+			o.mine = sources{{kind: own, jobs: ownJobs}}
+		}
+		for _, s := range others {
+			o.theirs = append(o.theirs, &source{s.kind, s.ladder, s.jobs})
+		}
+		heap.Init(&o.theirs)
+		if borrowing {
+			if c, level := o.toBorrow(); c != noVictims {
+				return c, level
+			}
+		} else if c := o.toStay(); c != noVictims {
+			return c, 0
+		}
+	}
+	return noVictims, 0
+}
+
+// toBorrow takes others' jobs and then those of the own queue.
+func (o *oracle) toBorrow() (chance, int) {
+	enough := func() bool { return o.fits(true) }
+	victims := o.take(&o.theirs, true, enough)
+	if !enough() {
+		victims = append(victims, o.take(&o.mine, true, enough)...)
+	}
+	if !enough() {
+		return noVictims, 0
+	}
+	// Whoever need not go is put back, the last one excepted.
+	for i := len(victims) - 2; i >= 0; i-- {
+		if o.use(victims[i], amount.plus); enough() {
+			victims = slices.Delete(victims, i, i+1)
+		} else {
+			o.use(victims[i], amount.minus)
+		}
+	}
+	level, _ := o.finder.queue.borrowLevel(o.home, o.need)
+	if slices.ContainsFunc(victims, func(k *taking) bool { return k.queue == o.finder.queue }) {
+		return preempts, level
+	}
+	return reclaims, level
+}
+
+// toStay has the ClusterQueue stay within its nominal quota. If jobs of its own
+// have to go for that, Kueue would have all others go first and put them back;
+// here the own ones go first, which comes to the same.
+func (o *oracle) toStay() chance {
+	stays := func() bool { return !o.home.exceeds(afterwards, o.need) }
+	enough := func() bool { return o.fits(false) }
+	mine := 0
+	if !stays() {
+		mine = len(o.take(&o.mine, false, stays))
+	}
+	if stays() && !enough() {
+		o.take(&o.theirs, false, enough)
+	}
+	if stays() && !enough() {
+		mine += len(o.take(&o.mine, false, enough))
+	}
+	switch {
+	case !enough():
+		return noVictims
+	case mine > 0:
+		return preempts
+	default:
+		return reclaims
+	}
+}
+
+// sources are the own jobs, those of others, and the attempts as in attemptsOf.
+func (o *oracle) sources() (mine []*taking, theirs []*source, attempts []bool) {
+	q := o.finder.queue
+	p := q.spec.preemption
+	if !off(p.within) {
+		mine = q.inOrder()
+	}
+	entitles := false
+	if !off(p.reclaim) {
+		from := o.entitledFrom()
+		below := q.node
+		for n := q.parent; n != nil; below, n = n, n.parent {
+			k := reclaimed
+			if from != nil && n.height >= from.height {
+				k = entitled
+			}
+			if k == reclaimed && !p.borrowing && !o.belowNominal() {
+				continue
+			}
+			o.others(n, below, func(q *clusterQueue) {
+				jobs := q.inOrder()
+				first := slices.IndexFunc(jobs, func(job *taking) bool { return o.mayGo(p.reclaim, job) })
+				if first < 0 {
+					return
+				}
+				entitles = entitles || k == entitled
+				theirs = append(theirs, &source{k, ladder{q.cells[o.fr], n.cells[o.fr]}, jobs[first:]})
+			})
+		}
+	}
+	return mine, theirs, attemptsOf(p.borrowing, len(theirs) > 0, entitles, o.belowNominal())
+}
+
+func (o *oracle) mayGo(p kueue.PreemptionPolicy, job *taking) bool {
+	return job.usage[o.fr] > 0 && o.mayAsk(p, job)
+}
+
+// take takes jobs away until it is enough, or there are none left.
+func (o *oracle) take(from *sources, borrowing bool, enough func() bool) (victims []*taking) {
+	p := o.finder.queue.spec.preemption
+	for len(*from) > 0 {
+		s := (*from)[0]
+		job := s.jobs[0]
+		policy := p.within
+		gone := false
+		if s.kind != own {
+			policy = p.reclaim
+			// Its ClusterQueue will not be above its quota again.
+			gone = !ladder{o.cells.of(s.ladder.from), o.cells.of(s.ladder.to)}.above()
+		}
+		if s.jobs = s.jobs[1:]; gone || len(s.jobs) == 0 {
+			heap.Pop(from)
+		} else {
+			heap.Fix(from, 0)
+		}
+		homebound := s.kind == reclaimed && !o.mayReclaimToBorrow(job.holder.Priority)
+		if gone || !o.mayGo(policy, job) || (homebound && borrowing) {
+			continue
+		}
+		o.use(job, amount.minus)
+		victims = append(victims, job)
+		if enough() {
+			break
+		}
+	}
+	return victims
+}
+
+func (o *oracle) use(job *taking, do func(amount, amount) amount) {
+	o.cells.of(job.queue.cells[o.fr]).use(afterwards, do(amount{}, amountOf(job.usage[o.fr])))
+}
+
+func (o *oracle) fits(borrowing bool) bool {
+	return !o.home.available(afterwards).less(o.need) && (borrowing || !o.home.exceeds(afterwards, o.need))
+}
