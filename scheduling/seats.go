@@ -27,7 +27,8 @@ func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
 	for _, pod := range pods {
 		w, ok := slotIn(pod)
 		set := e.set(w.PodSet)
-		if !ok || set == nil {
+		if !ok || set == nil || (e.job.Gated && pod.Spec.NodeName == "" && !workload.SameSize(pod, &set.set.Template)) {
+			// The role of a pod may be what somebody has written on it.
 			continue
 		}
 		if attempt := workload.AttemptOf(pod); attempt > set.attempt && set.begin(attempt) {

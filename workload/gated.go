@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +113,11 @@ func RoleOf(pod *corev1.Pod) string {
 	}
 	hash := sha256.Sum256(body)
 	return hex.EncodeToString(hash[:])[:roleLength]
+}
+
+// SameSize says that a pod asks for the resources that pods of the template ask for.
+func SameSize(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
+	return equality.Semantic.DeepEqual(Requests(&corev1.PodTemplateSpec{Spec: pod.Spec}), Requests(template))
 }
 
 // queueOfPods is the queue of pods without an owner that Muster manages: the

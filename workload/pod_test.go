@@ -351,3 +351,34 @@ func TestWorkloadOfAGroupIsOwnedByItsPodsAndFindsItsWayBack(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRoleThatKueueHasNotedOnAPodCounts(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
+	own := RoleOf(pod)
+	pod.Annotations = map[string]string{roleAnnotation: "d2d9ea53"}
+	if got := RoleOf(pod); got != "d2d9ea53" {
+		t.Errorf("the role is %q", got)
+	}
+	pod.Spec.NodeSelector = map[string]string{"a": "b"}
+	if got := RoleOf(pod); got != "d2d9ea53" || own == "" {
+		t.Errorf("when Kueue has let it go the role is %q", got)
+	}
+}
+
+func TestPodsOfOneNotedRoleMustAskForTheSame(t *testing.T) {
+	of := func(name, gpus string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Annotations: map[string]string{roleAnnotation: "same"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+				Requests: resources("nvidia.com/gpu", gpus),
+			}}}},
+		}
+	}
+	job := &Job{}
+	if no := (podGroupKind{}).readSets(job, []*corev1.Pod{of("a", "1"), of("b", "8")}); no == nil || no.Class != reason.Misconfigured {
+		t.Errorf("the reason is %v", no)
+	}
+	if no := (podGroupKind{}).readSets(job, []*corev1.Pod{of("a", "8"), of("b", "8")}); no != nil || len(job.PodSets) != 1 {
+		t.Errorf("the reason is %v, and there are %d pod sets", no, len(job.PodSets))
+	}
+}

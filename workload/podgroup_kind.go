@@ -181,6 +181,12 @@ func (k podGroupKind) readSets(job *Job, members []*corev1.Pod) *reason.Reason {
 	}
 	for _, role := range slices.Sorted(maps.Keys(byRole)) {
 		pods := byRole[role]
+		for _, pod := range pods[1:] {
+			if !SameSize(pod, &corev1.PodTemplateSpec{Spec: pods[0].Spec}) {
+				// Kueue notes roles; somebody else may have noted this one.
+				return reason.New(reason.Misconfigured, "pods %s and %s have the same annotation %s and ask for different resources", pods[0].Name, pod.Name, roleAnnotation)
+			}
+		}
 		set, no := podSetOf(kueue.PodSetReference(role), pods[0], int32(len(pods)))
 		if no != nil {
 			return no

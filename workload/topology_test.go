@@ -146,3 +146,33 @@ func BenchmarkEncodeNodes(b *testing.B) {
 		EncodeNodes(nodes)
 	}
 }
+
+func TestDomainsOfSeveralLevelsAreReadPodByPod(t *testing.T) {
+	rack := func(name string) *string { return &name }
+	a := &kueue.TopologyAssignment{
+		Levels: []string{"block", "rack"},
+		Slices: []kueue.TopologyAssignmentSlice{{
+			DomainCount: 2,
+			ValuesPerLevel: []kueue.TopologyAssignmentSliceLevelValues{
+				{Universal: rack("b1")},
+				{Individual: &kueue.TopologyAssignmentSliceLevelIndividualValues{Prefix: rack("r"), Roots: []string{"1", "2"}}},
+			},
+			PodCounts: kueue.TopologyAssignmentSlicePodCounts{Individual: []int32{2, 1}},
+		}},
+	}
+	got, err := DecodeDomains(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []map[string]string{{"block": "b1", "rack": "r1"}, {"block": "b1", "rack": "r1"}, {"block": "b1", "rack": "r2"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("domains (-want +got):\n%s", diff)
+	}
+	a.Slices[0].ValuesPerLevel = a.Slices[0].ValuesPerLevel[:1]
+	if _, err := DecodeDomains(a); err == nil {
+		t.Error("an assignment without the values of a level is read")
+	}
+	if got, err := DecodeDomains(nil); got != nil || err != nil {
+		t.Errorf("no assignment has the domains %v (%v)", got, err)
+	}
+}
