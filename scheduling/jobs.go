@@ -32,6 +32,8 @@ type Jobs struct {
 	reader   client.Reader
 	client   client.Client
 	recorder record.EventRecorder
+	// api knows which kinds there are; nil knows of none that is missing.
+	api      *apiKinds
 	kinds    map[schema.GroupKind]workload.Kind
 	renderer *rendering.Renderer
 	timing   Timing
@@ -126,14 +128,14 @@ func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.Namesp
 	if a, ok := kind.(workload.Assembler); ok {
 		return a.Assemble(ctx, j.client, key)
 	}
-	obj := kind.New()
+	obj := j.empty(kind)
 	return obj, j.client.Get(ctx, key, obj)
 }
 
 // cached is an owner as the cache has it. Pods are not in it: all of them would
 // be in memory twice.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
-	obj := kind.New()
+	obj := j.empty(kind)
 	switch obj.(type) {
 	case *corev1.Pod, *workload.PodGroup:
 		return j.current(ctx, kind, key)

@@ -71,6 +71,13 @@ type Assembler interface {
 	Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error)
 }
 
+// Versioned is a Kind whose objects have other fields in each of several API
+// versions, of which a cluster serves one. New and Read take each of them.
+type Versioned interface {
+	// Versions are those that are read, the preferred one first.
+	Versions() []schema.GroupVersionKind
+}
+
 // newJob is what can be read from any owner.
 func newJob(gvk schema.GroupVersionKind, obj client.Object) *Job {
 	return &Job{
