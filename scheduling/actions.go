@@ -108,10 +108,12 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		l.effects.Admit()
 		l.effects.Report()
 	}
-	if job.PodOwnerUID != "" && l.podOwners[job.PodOwnerUID] != job.Owner.UID {
-		l.ownedBy(e, job.PodOwnerUID)
-		l.adopt(job.PodOwnerUID)
-		l.found(job.Pods)
+	for _, podOwner := range job.PodOwners() {
+		if l.podOwners[podOwner] != job.Owner.UID {
+			l.ownedBy(e, podOwner)
+			l.adopt(podOwner)
+			l.found(job.Pods)
+		}
 	}
 	switch {
 	case job.Finish != nil || job.Deleting:
@@ -148,7 +150,7 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 	kept.PodSets, kept.Queue = e.job.PodSets, e.job.Queue
 	if len(job.PodSets) == 0 {
 		// The pod templates are away, perhaps to be made anew.
-		kept.PodOwnerUID = e.job.PodOwnerUID
+		kept.PodOwnerUID, kept.OtherPodOwners = e.job.PodOwnerUID, e.job.OtherPodOwners
 		return &kept
 	}
 	if job.Finish == nil && !job.Deleting {

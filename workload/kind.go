@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-gpu/muster/api/reason"
 )
@@ -59,10 +60,12 @@ type Options struct {
 
 // Kinds are the kinds of owners that Muster manages.
 func Kinds(o Options) []Kind {
-	return []Kind{
+	kinds := []Kind{
 		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, podKind{o},
 		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
+		newMPIJobKind(o),
 	}
+	return append(kinds, trainingKinds(o)...)
 }
 
 // Assembler is a Kind whose owner is no object of the API: it is put together
@@ -76,6 +79,33 @@ type Assembler interface {
 type Versioned interface {
 	// Versions are those that are read, the preferred one first.
 	Versions() []schema.GroupVersionKind
+}
+
+// Parent is a Kind whose controller makes objects of other kinds that Muster
+// manages, such as a JobSet or a Job, and these make pods. The pods are the
+// owner's.
+type Parent interface {
+	// Children are the UIDs of the objects that control the pods of obj, obj
+	// itself excepted, as far as they exist. r may be an informer cache.
+	Children(ctx context.Context, r client.Reader, obj client.Object) ([]types.UID, error)
+}
+
+// ownedByParent says that a Job belongs to an owner of another kind, whose pods
+// its pods are.
+func ownedByParent(obj client.Object) bool {
+	owner := metav1.GetControllerOfNoCopy(obj)
+	if owner == nil {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return false
+	}
+	switch (schema.GroupKind{Group: gv.Group, Kind: owner.Kind}) {
+	case jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind(), mpiVersion.WithKind(mpiJob).GroupKind():
+		return true
+	}
+	return false
 }
 
 // newJob is what can be read from any owner.
