@@ -17,18 +17,14 @@ const (
 	trainingOperatorAccount   = "training-operator"
 )
 
-// trainingOperatorKustomization composes the parts of the Training Operator's
-// base that are needed where it is a process.
+// trainingOperatorKustomization is the Training Operator's base in the namespace
+// of its own overlays.
 const trainingOperatorKustomization = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 namespace: kubeflow
 resources:
 - namespace.yaml
-- ../operator/base/crds
-- ../operator/base/rbac/cluster-role-binding.yaml
-- ../operator/base/rbac/role.yaml
-- ../operator/base/rbac/service-account.yaml
-- ../operator/base/webhook
+- ../operator/base
 `
 
 const trainingOperatorNamespaceManifest = `apiVersion: v1

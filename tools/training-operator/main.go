@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	schedulerplugins "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	volcano "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
 
 func main() {
@@ -45,6 +47,9 @@ func run(health string, port int, certificates string) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(kubeflow.AddToScheme(scheme))
+	// The controllers watch pod groups where a cluster has them.
+	utilruntime.Must(schedulerplugins.AddToScheme(scheme))
+	utilruntime.Must(volcano.AddToScheme(scheme))
 	api, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
