@@ -71,8 +71,11 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 // from before its resumption.
 func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Object) error {
 	current, err := j.current(ctx, kind, client.ObjectKeyFromObject(obj))
+	if isGone(err) {
+		return nil
+	}
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return err
 	}
 	if current.GetUID() != obj.GetUID() {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -275,17 +276,26 @@ func (j *Jobs) isServed(ctx context.Context, gvk schema.GroupVersionKind) bool {
 	return served || err != nil
 }
 
-// empty is an object of the kind to read into, of the version that is served
-// where there is a choice.
-func (j *Jobs) empty(kind workload.Kind) client.Object {
+// find reads an object of a kind with get. Where the kind has several versions,
+// it is looked for in each that may be served: a cluster may be about to change
+// from one to another.
+func (j *Jobs) find(kind workload.Kind, get func(client.Object) error) (client.Object, error) {
+	v, ok := kind.(workload.Versioned)
+	if !ok {
+		obj := kind.New()
+		return obj, get(obj)
+	}
 	obj := kind.New()
-	if v, ok := kind.(workload.Versioned); ok && j.api != nil {
-		for _, gvk := range v.Versions() {
-			if !j.api.lacks(gvk) {
-				obj.GetObjectKind().SetGroupVersionKind(gvk)
-				break
-			}
+	var err error = &apimeta.NoKindMatchError{GroupKind: kind.GroupVersionKind().GroupKind()}
+	for _, gvk := range v.Versions() {
+		if j.api != nil && j.api.lacks(gvk) {
+			continue
+		}
+		obj = kind.New()
+		obj.GetObjectKind().SetGroupVersionKind(gvk)
+		if err = get(obj); !isGone(err) {
+			break
 		}
 	}
-	return obj
+	return obj, err
 }

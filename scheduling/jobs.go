@@ -128,19 +128,17 @@ func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.Namesp
 	if a, ok := kind.(workload.Assembler); ok {
 		return a.Assemble(ctx, j.client, key)
 	}
-	obj := j.empty(kind)
-	return obj, j.client.Get(ctx, key, obj)
+	return j.find(kind, func(obj client.Object) error { return j.client.Get(ctx, key, obj) })
 }
 
 // cached is an owner as the cache has it. Pods are not in it: all of them would
 // be in memory twice.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
-	obj := j.empty(kind)
-	switch obj.(type) {
+	switch kind.New().(type) {
 	case *corev1.Pod, *workload.PodGroup:
 		return j.current(ctx, kind, key)
 	}
-	return obj, j.reader.Get(ctx, key, obj)
+	return j.find(kind, func(obj client.Object) error { return j.reader.Get(ctx, key, obj) })
 }
 
 // note records an event on the job's owner, or on the first pods of a group,

@@ -27,7 +27,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		return nil
 	}
 	obj, err := j.cached(ctx, kind, key.NamespacedName)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !isGone(err) {
 		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
 	if err != nil || (key.UID != "" && obj.GetUID() != key.UID) {

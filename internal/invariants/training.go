@@ -16,9 +16,13 @@ const trainingGroup = "kubeflow.org"
 // trainingJobs are examples of their kinds.
 func trainingJobs() []client.Object {
 	var out []client.Object
-	for _, kind := range []string{"PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"} {
+	for _, k := range []struct{ kind, version string }{
+		{"PyTorchJob", "v1"}, {"TFJob", "v1"}, {"XGBoostJob", "v1"}, {"PaddleJob", "v1"}, {"JAXJob", "v1"},
+		// A cluster has one of the two.
+		{"MPIJob", "v2beta1"}, {"MPIJob", "v1"},
+	} {
 		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(schema.GroupVersionKind{Group: trainingGroup, Version: "v1", Kind: kind})
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: trainingGroup, Version: k.version, Kind: k.kind})
 		out = append(out, u)
 	}
 	return out
