@@ -54,6 +54,16 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			wl.Status.RequeueState = nil
 			j.sayReady(wl)
 		})
+	case doLater:
+		j.effects.jobs.AddAfter(keyOf(job.Owner), want.after)
+		return nil
+	case doReclaim:
+		err := j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = want.reclaim })
+		if err != nil {
+			return err
+		}
+		j.ledger.reclaimed(job.Owner.UID, want.live)
+		return nil
 	case doRequeue:
 		return j.writeRequeue(ctx, job)
 	case doForget:

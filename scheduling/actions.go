@@ -24,6 +24,11 @@ const (
 	doReady
 	// doRequeue: the job has left its nodes; its Workload becomes pending again.
 	doRequeue
+	// doReclaim: the job has finished and left only some pods running; its
+	// Workload says which are no longer charged.
+	doReclaim
+	// doLater: nothing now, look again after a while.
+	doLater
 	// doFinish: the job has finished and left; its Workload says so.
 	doFinish
 	// doForget: the job has left its nodes, and Kueue does the rest.
@@ -38,6 +43,12 @@ type action struct {
 	message  string
 	eviction *eviction
 	infos    []workload.PodSetInfo
+	// live and reclaim are of doReclaim: the pods of each set that are left,
+	// and what the Workload says of the others.
+	live    []int32
+	reclaim []kueue.ReclaimablePod
+	// after is how long doLater waits.
+	after time.Duration
 }
 
 // read takes in what was read of an owner and its Workload, and says what the
@@ -216,6 +227,7 @@ func (l *Ledger) want(e *entry) action {
 		case !e.ended && (!e.stopSent || !job.Suspended):
 			return action{do: doSuspend, message: e.eviction.message, eviction: e.eviction}
 		case e.occupied():
+			return l.reclaim(e)
 		case !e.ended:
 			return action{do: doRequeue}
 		case job.Finish != nil && !job.Deleting:

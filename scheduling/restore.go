@@ -201,6 +201,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
 		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
 	}
+	l.restoreLive(e)
 	if l.kueueDecides() {
 		l.fixDomains(e, wl.Status.Admission)
 	} else {

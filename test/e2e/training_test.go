@@ -34,6 +34,7 @@ func TestTrainingJobs(t *testing.T) {
 		{"jobs that do not fit wait suspended, and run when another is deleted", trainingWaits},
 		{"a deactivated Workload stops its job, and an activated one runs it again", trainingDeactivated},
 		{"a pod that fails comes back to its slot", trainingPodFails},
+		{"pods that a finished job leaves running are charged, and nothing else of it", trainingLeavesPods},
 		{"a killed scheduler charges a job once, and goes on with it", trainingSchedulerKilled},
 		{"a job of no queue runs on what nobody holds", trainingUnqueued},
 	} {
@@ -58,6 +59,8 @@ type trainingTeam struct{ team }
 type trainingJob struct {
 	kind, name, container, specs string
 	replicas                     []trainingReplicas
+	// keeps says that its pods go on when it has succeeded.
+	keeps bool
 }
 
 type trainingReplicas struct {
@@ -82,15 +85,15 @@ func (j trainingJob) gpus() int64 {
 }
 
 func pyTorch(name string, workers, gpus int) trainingJob {
-	return trainingJob{"PyTorchJob", name, "pytorch", "pytorchReplicaSpecs", []trainingReplicas{{"Master", 1, gpus}, {"Worker", workers, gpus}}}
+	return trainingJob{"PyTorchJob", name, "pytorch", "pytorchReplicaSpecs", []trainingReplicas{{"Master", 1, gpus}, {"Worker", workers, gpus}}, false}
 }
 
 func tensorFlow(name string) trainingJob {
-	return trainingJob{"TFJob", name, "tensorflow", "tfReplicaSpecs", []trainingReplicas{{"Chief", 1, 4}, {"PS", 2, 0}, {"Worker", 2, 4}}}
+	return trainingJob{"TFJob", name, "tensorflow", "tfReplicaSpecs", []trainingReplicas{{"Chief", 1, 4}, {"PS", 2, 0}, {"Worker", 2, 4}}, false}
 }
 
 func mpiJob(name string) trainingJob {
-	return trainingJob{"MPIJob", name, "mpi", "mpiReplicaSpecs", []trainingReplicas{{"Launcher", 1, 0}, {"Worker", 2, 8}}}
+	return trainingJob{"MPIJob", name, "mpi", "mpiReplicaSpecs", []trainingReplicas{{"Launcher", 1, 0}, {"Worker", 2, 8}}, false}
 }
 
 // object is the job as its user would create it: running, and without a
@@ -107,10 +110,14 @@ func (tm trainingTeam) object(j trainingJob, queue string) *unstructured.Unstruc
 			"template": map[string]any{"spec": map[string]any{"terminationGracePeriodSeconds": int64(1), "containers": []any{container}}},
 		}
 	}
+	clean := "Running"
+	if j.keeps {
+		clean = "None"
+	}
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "kubeflow.org/v1", "kind": j.kind,
 		"metadata": map[string]any{"namespace": tm.namespace, "name": j.name},
-		"spec":     map[string]any{j.specs: specs, "runPolicy": map[string]any{"cleanPodPolicy": "Running"}},
+		"spec":     map[string]any{j.specs: specs, "runPolicy": map[string]any{"cleanPodPolicy": clean}},
 	}}
 	if queue != "" {
 		u.SetLabels(map[string]string{"kueue.x-k8s.io/queue-name": queue})
@@ -170,6 +177,24 @@ func (tm trainingTeam) runs(t *testing.T, j trainingJob) []corev1.Pod {
 // job has succeeded and its Workload is finished.
 func (tm trainingTeam) end(t *testing.T, j trainingJob) {
 	t.Helper()
+	tm.endFirst(t, j)
+	eventually(t, j.kind+" "+j.name+" to have succeeded", func(ctx context.Context) error {
+		u, err := tm.get(ctx, j)
+		if err != nil {
+			return err
+		}
+		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+		wl, err := tm.workload(ctx, j.name)
+		if err != nil || wl == nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) {
+			return fmt.Errorf("its conditions are %v, %s (%v)", conditions, tm.describe(ctx, j.name), err)
+		}
+		return nil
+	})
+}
+
+// endFirst lets the pods of the first type of replicas succeed.
+func (tm trainingTeam) endFirst(t *testing.T, j trainingJob) {
+	t.Helper()
 	pods, err := tm.pods(t.Context(), j.name)
 	if err != nil {
 		t.Fatal(err)
@@ -187,18 +212,6 @@ func (tm trainingTeam) end(t *testing.T, j trainingJob) {
 			t.Fatalf("ending pod %s: %v", pods[i].Name, err)
 		}
 	}
-	eventually(t, j.kind+" "+j.name+" to have succeeded", func(ctx context.Context) error {
-		u, err := tm.get(ctx, j)
-		if err != nil {
-			return err
-		}
-		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-		wl, err := tm.workload(ctx, j.name)
-		if err != nil || wl == nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) {
-			return fmt.Errorf("its conditions are %v, %s (%v)", conditions, tm.describe(ctx, j.name), err)
-		}
-		return nil
-	})
 }
 
 // waits waits until a job is suspended without pods, and its Workload says why.
@@ -286,16 +299,15 @@ func trainingWaits(t *testing.T, tm trainingTeam) {
 	first := pyTorch("first", 3, 4)
 	tm.create(t, first, "q")
 	tm.runs(t, first)
-	waiting := []trainingJob{mpiJob("second"), tensorFlow("third")}
-	for _, j := range waiting {
+	before := first
+	for _, j := range []trainingJob{mpiJob("second"), tensorFlow("third")} {
 		tm.create(t, j, "q")
 		tm.waits(t, j, "WaitingForQuota", fmt.Sprintf("needs %d GPUs in queue q, 0 of 16 free", j.gpus()))
+		tm.remove(t, before)
+		tm.runs(t, j)
+		tm.usage(t, "q", j.gpus(), 1, 0)
+		before = j
 	}
-	tm.remove(t, first)
-	tm.runs(t, waiting[0])
-	tm.usage(t, "q", 16, 1, 1)
-	tm.remove(t, waiting[0])
-	tm.runs(t, waiting[1])
 }
 
 func trainingDeactivated(t *testing.T, tm trainingTeam) {
@@ -376,6 +388,25 @@ func trainingPodFails(t *testing.T, tm trainingTeam) {
 	})
 	tm.runs(t, j)
 	tm.waits(t, waiter, "NoPlacement", "")
+}
+
+func trainingLeavesPods(t *testing.T, tm trainingTeam) {
+	tm.queueUp(t, "q", 16)
+	j := pyTorch("train", 3, 4)
+	j.keeps = true
+	tm.create(t, j, "q")
+	tm.runs(t, j)
+	waiter := pyTorch("waiter", 1, 2)
+	tm.create(t, waiter, "q")
+	tm.waits(t, waiter, "WaitingForQuota", "needs 4 GPUs in queue q, 0 of 16 free")
+	tm.endFirst(t, j)
+	tm.runs(t, waiter)
+	tm.usage(t, "q", 16, 2, 0)
+	tm.kill(t, "muster-scheduler")
+	tm.restart(t, "muster-scheduler")
+	tm.usage(t, "q", 16, 2, 0)
+	tm.remove(t, j)
+	tm.usage(t, "q", 4, 1, 0)
 }
 
 func trainingSchedulerKilled(t *testing.T, tm trainingTeam) {
