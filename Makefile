@@ -26,6 +26,8 @@ sandbox: ## Build everything that bin/sandbox runs (cold: about 20 minutes on 2 
 
 sandbox-kueue: ## Build also Kueue's manager, for bin/sandbox up --with ...,kueue (cold: 8 minutes more)
 
+sandbox-training-operator: ## Build also Kubeflow's Training Operator, for bin/sandbox up --with ...,training-operator (cold: 5 minutes more)
+
 ##@ Develop
 
 .PHONY: build
@@ -62,7 +64,7 @@ test-integration: ## The scheduler and the webhook in-process against a real API
 	$(GO) test -count=1 -timeout 20m ./test/integration/...
 
 .PHONY: test-e2e
-test-e2e: sandbox ## The demo, and jobs on the real controllers, in sandboxes
+test-e2e: sandbox sandbox-training-operator ## The demo, and jobs on the real controllers, in sandboxes
 	$(GO) test -count=1 -timeout 20m ./test/e2e/...
 
 .PHONY: test-handover

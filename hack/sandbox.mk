@@ -12,6 +12,7 @@ ETCD_VERSION := $(call module_version,go.mod,go.etcd.io/etcd/server/v3)
 SCHEDULER_PLUGINS_VERSION := $(call module_version,tools/trainer/go.mod,sigs.k8s.io/scheduler-plugins)
 JOBSET_VERSION := $(call module_version,tools/jobset/go.mod,sigs.k8s.io/jobset)
 KUEUE_VERSION := $(call module_version,tools/kueue/go.mod,sigs.k8s.io/kueue)
+TRAINING_OPERATOR_VERSION := $(call module_version,tools/training-operator/go.mod,github.com/kubeflow/training-operator)
 TRAINER_VERSION := $(call module_version,tools/trainer/go.mod,github.com/kubeflow/trainer/v2)
 
 # Clients parse the API server's version; one that is built from a module
@@ -42,6 +43,11 @@ sandbox: $(SANDBOX_PROGRAMS:%=$(BIN)/%) $(BIN)/upstream/.complete
 # Kueue's manager is needed only by those who run it beside Muster.
 .PHONY: sandbox-kueue
 sandbox-kueue: sandbox $(BIN)/kueue-controller $(BIN)/upstream/.kueue
+
+# The Training Operator is needed only by those who run jobs of Kubeflow's
+# version 1.
+.PHONY: sandbox-training-operator
+sandbox-training-operator: sandbox $(BIN)/training-operator $(BIN)/upstream/training-operator.yaml
 
 # A file whose name holds a version is a prerequisite that changes with it.
 $(BIN)/.version/%:
@@ -83,6 +89,10 @@ $(BIN)/kueue-controller: tools/kueue/go.mod
 	@cd tools/kueue && ../../hack/compile.sh 1/1 "Kueue $(KUEUE_VERSION)" "about 8 minutes" $(abspath $@) sigs.k8s.io/kueue/cmd/kueue
 	@touch $@
 
+$(BIN)/training-operator: tools/training-operator/go.mod tools/training-operator/main.go
+	@cd tools/training-operator && ../../hack/compile.sh 1/1 "Training Operator $(TRAINING_OPERATOR_VERSION)" "about 5 minutes" $(abspath $@) .
+	@touch $@
+
 $(BIN)/sandbox: $(GO_SOURCES) $(MANIFEST_SOURCES)
 	@hack/compile.sh $(call sandbox_place,sandbox) "sandbox" "about 1 minute" $@ ./cmd/sandbox
 	@touch $@
@@ -116,4 +126,11 @@ $(BIN)/upstream/.kueue: tools/kueue/go.mod internal/sandbox/upstream.go internal
 	@mkdir -p $(@D)
 	@$(BIN)/sandbox render-upstream --out $(BIN)/upstream \
 		--kueue "$(call module_folder,tools/kueue,sigs.k8s.io/kueue)" 2> $(@D)/.log || { cat $(@D)/.log; exit 1; }
+	@touch $@
+
+$(BIN)/upstream/training-operator.yaml: tools/training-operator/go.mod internal/sandbox/upstream.go internal/sandbox/trainingoperator.go internal/sandbox/manifests.go | $(BIN)/sandbox
+	@echo "Rendering the manifests of the Training Operator"
+	@mkdir -p $(@D)
+	@$(BIN)/sandbox render-upstream --out $(BIN)/upstream \
+		--training-operator "$(call module_folder,tools/training-operator,github.com/kubeflow/training-operator)" 2> $(@D)/.log || { cat $(@D)/.log; exit 1; }
 	@touch $@

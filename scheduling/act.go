@@ -54,6 +54,16 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			wl.Status.RequeueState = nil
 			j.sayReady(wl)
 		})
+	case doLater:
+		j.effects.jobs.AddAfter(keyOf(job.Owner), want.after)
+		return nil
+	case doReclaim:
+		err := j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = want.reclaim })
+		if err != nil {
+			return err
+		}
+		j.ledger.reclaimed(job.Owner.UID, want.live)
+		return nil
 	case doRequeue:
 		return j.writeRequeue(ctx, job)
 	case doForget:
@@ -71,8 +81,11 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 // from before its resumption.
 func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Object) error {
 	current, err := j.current(ctx, kind, client.ObjectKeyFromObject(obj))
+	if isGone(err) {
+		return nil
+	}
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return err
 	}
 	if current.GetUID() != obj.GetUID() {
 		return nil

@@ -24,6 +24,11 @@ const (
 	doReady
 	// doRequeue: the job has left its nodes; its Workload becomes pending again.
 	doRequeue
+	// doReclaim: the job has finished and left only some pods running; its
+	// Workload says which are no longer charged.
+	doReclaim
+	// doLater: nothing now, look again after a while.
+	doLater
 	// doFinish: the job has finished and left; its Workload says so.
 	doFinish
 	// doForget: the job has left its nodes, and Kueue does the rest.
@@ -38,6 +43,12 @@ type action struct {
 	message  string
 	eviction *eviction
 	infos    []workload.PodSetInfo
+	// live and reclaim are of doReclaim: the pods of each set that are left,
+	// and what the Workload says of the others.
+	live    []int32
+	reclaim []kueue.ReclaimablePod
+	// after is how long doLater waits.
+	after time.Duration
 }
 
 // read takes in what was read of an owner and its Workload, and says what the
@@ -108,10 +119,12 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		l.effects.Admit()
 		l.effects.Report()
 	}
-	if job.PodOwnerUID != "" && l.podOwners[job.PodOwnerUID] != job.Owner.UID {
-		l.ownedBy(e, job.PodOwnerUID)
-		l.adopt(job.PodOwnerUID)
-		l.found(job.Pods)
+	for _, podOwner := range job.PodOwners() {
+		if l.podOwners[podOwner] != job.Owner.UID {
+			l.ownedBy(e, podOwner)
+			l.adopt(podOwner)
+			l.found(job.Pods)
+		}
 	}
 	switch {
 	case job.Finish != nil || job.Deleting:
@@ -148,7 +161,7 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 	kept.PodSets, kept.Queue = e.job.PodSets, e.job.Queue
 	if len(job.PodSets) == 0 {
 		// The pod templates are away, perhaps to be made anew.
-		kept.PodOwnerUID = e.job.PodOwnerUID
+		kept.PodOwnerUID, kept.OtherPodOwners = e.job.PodOwnerUID, e.job.OtherPodOwners
 		return &kept
 	}
 	if job.Finish == nil && !job.Deleting {
@@ -214,6 +227,7 @@ func (l *Ledger) want(e *entry) action {
 		case !e.ended && (!e.stopSent || !job.Suspended):
 			return action{do: doSuspend, message: e.eviction.message, eviction: e.eviction}
 		case e.occupied():
+			return l.reclaim(e)
 		case !e.ended:
 			return action{do: doRequeue}
 		case job.Finish != nil && !job.Deleting:

@@ -56,7 +56,7 @@ func divisionOf(bases []*corev1.Pod) division {
 // each other in the slots of a replica, no slot is one pod's own.
 func (d division) step(ps *workload.PodSet) int {
 	switch {
-	case ps.Stamp.JobPrefix == "":
+	case ps.Stamp.JobPrefix == "" && ps.Stamp.IndexLabel == "":
 		return int(ps.Count)
 	case d == byPod && ps.Completions <= ps.Count:
 		return 1

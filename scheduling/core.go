@@ -3,7 +3,6 @@ package scheduling
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,6 +47,8 @@ type Config struct {
 	// jobs, the Client for writes and for reads that must be current.
 	Cache  cache.Cache
 	Client client.Client
+	// Discovery tells which kinds the API serves.
+	Discovery Discovery
 }
 
 // Core is the Ledger with all that moves it, ready to be put into one
@@ -75,10 +76,12 @@ func NewCore(ctx context.Context, c Config) *Core {
 	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued}) {
 		kinds[k.GroupVersionKind().GroupKind()] = k
 	}
+	api := newAPIKinds(c.Discovery, c.Clock)
+	reader := presentReader{Reader: c.Cache, kinds: api, scheme: c.Client.Scheme()}
 	jobs := &Jobs{
-		ledger: ledger, effects: effects, clock: c.Clock, reader: c.Cache, client: c.Client, kinds: kinds, timing: c.Timing,
+		ledger: ledger, effects: effects, clock: c.Clock, reader: reader, client: c.Client, api: api, kinds: kinds, timing: c.Timing,
 		served:   sets.New(c.SchedulerNames...),
-		renderer: rendering.NewRenderer(c.Cache, c.Client, c.Clock, c.DryRun),
+		renderer: rendering.NewRenderer(reader, c.Client, c.Clock, c.DryRun),
 		writes:   newQueue[types.UID](), deletions: newQueue[types.NamespacedName](),
 	}
 	effects.write, effects.tell = jobs.writes.Add, jobs.note
@@ -115,37 +118,16 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 	return nil
 }
 
-// watchJobs watches each kind as soon as it is served, and closes watched when
-// all that is needed for an admission has been read.
+// watchJobs watches each kind while it is served, and closes watched when all
+// that is needed for an admission has been read.
 func (c *Core) watchJobs(ctx context.Context, watched chan<- struct{}) {
-	var awaited sync.WaitGroup
-	var failed atomic.Bool
+	var unknown sync.WaitGroup
 	for _, s := range c.jobs.watched {
-		work := func() {
-			if err := c.jobs.watchSource(ctx, c.config.Cache, s.source); err != nil && ctx.Err() == nil {
-				failed.Store(true)
-				klog.FromContext(ctx).Error(err, "Nothing is admitted")
-			}
-		}
-		switch s.need {
-		case needed:
-			awaited.Go(work)
-		case neededIfServed:
-			awaited.Go(func() {
-				if c.jobs.isServed(s.gvk) {
-					work()
-				} else {
-					go work()
-				}
-			})
-		case notNeeded:
-			go work()
-		}
+		unknown.Add(1)
+		go c.jobs.watchKind(ctx, c.config.Cache, s, unknown.Done)
 	}
-	awaited.Wait()
-	if !failed.Load() && ctx.Err() == nil {
-		close(watched)
-	}
+	unknown.Wait()
+	close(watched)
 }
 
 // lead starts the parts that act, when this process leads. It returns once
@@ -159,7 +141,7 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 	c.effects.leads.Store(true)
 	context.AfterFunc(ctx, func() { c.effects.leads.Store(false) })
 	go func() {
-		if !c.jobs.isServed(kueue.SchemeGroupVersion.WithKind("Workload")) {
+		if !c.jobs.isServed(ctx, kueue.SchemeGroupVersion.WithKind("Workload")) {
 			close(unserved)
 		}
 	}()

@@ -196,9 +196,7 @@ func (e *entry) uncreated() bool {
 // creators are the UIDs of the job's owner, and of the controllers of its pods.
 func (e *entry) creators() sets.Set[types.UID] {
 	out := sets.New(e.job.Owner.UID)
-	if uid := e.job.PodOwnerUID; uid != "" {
-		out.Insert(uid)
-	}
+	out.Insert(e.job.PodOwners()...)
 	for _, set := range e.sets {
 		for _, s := range set.slots {
 			if s.pod == nil {

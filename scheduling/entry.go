@@ -69,6 +69,11 @@ type entry struct {
 	stopSent bool
 	// ended: the owner has finished or is deleted.
 	ended bool
+	// live are the pods of each set for which a finished job is still charged;
+	// nil is all of them.
+	live []int32
+	// reclaimAt is when that may change next; zero before it has been asked.
+	reclaimAt time.Time
 }
 
 // eviction is why and how a job is being stopped.

@@ -3,6 +3,8 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +52,16 @@ func (h *heard) lost(obj metav1.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.versions, obj.GetUID())
+}
+
+// reset forgets everything and returns what was there: nobody tells of the kind
+// any more.
+func (h *heard) reset() []types.UID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known := slices.Collect(maps.Keys(h.versions))
+	clear(h.versions)
+	return known
 }
 
 // behind says what of a list the handlers have not heard: an object, a newer

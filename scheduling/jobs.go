@@ -32,6 +32,8 @@ type Jobs struct {
 	reader   client.Reader
 	client   client.Client
 	recorder record.EventRecorder
+	// api knows which kinds there are; nil knows of none that is missing.
+	api      *apiKinds
 	kinds    map[schema.GroupKind]workload.Kind
 	renderer *rendering.Renderer
 	timing   Timing
@@ -126,19 +128,17 @@ func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.Namesp
 	if a, ok := kind.(workload.Assembler); ok {
 		return a.Assemble(ctx, j.client, key)
 	}
-	obj := kind.New()
-	return obj, j.client.Get(ctx, key, obj)
+	return j.find(kind, func(obj client.Object) error { return j.client.Get(ctx, key, obj) })
 }
 
 // cached is an owner as the cache has it. Pods are not in it: all of them would
 // be in memory twice.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
-	obj := kind.New()
-	switch obj.(type) {
+	switch kind.New().(type) {
 	case *corev1.Pod, *workload.PodGroup:
 		return j.current(ctx, kind, key)
 	}
-	return obj, j.reader.Get(ctx, key, obj)
+	return j.find(kind, func(obj client.Object) error { return j.reader.Get(ctx, key, obj) })
 }
 
 // note records an event on the job's owner, or on the first pods of a group,

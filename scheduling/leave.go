@@ -89,7 +89,7 @@ func (l *Ledger) left(uid types.UID) {
 		l.quota.Release(uid)
 		l.unseat(e)
 		queue := e.assignment.ClusterQueue
-		e.assignment, e.lateSince, e.tried = nil, time.Time{}, 0
+		e.assignment, e.lateSince, e.tried, e.live, e.reclaimAt = nil, time.Time{}, 0, nil, time.Time{}
 		e.requeueAt = requeueAt(e.workload)
 		l.enqueue(e)
 		if e.stale {

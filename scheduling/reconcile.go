@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -29,7 +27,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		return nil
 	}
 	obj, err := j.cached(ctx, kind, key.NamespacedName)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !isGone(err) {
 		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
 	if err != nil || (key.UID != "" && obj.GetUID() != key.UID) {
@@ -64,7 +62,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		if err := j.leftBehind(ctx, kind, obj.GetUID()); err != nil {
 			return err
 		}
-		return j.disown(ctx, obj)
+		return j.disown(ctx, kind, obj)
 	}
 	if !j.ledger.isRestored() {
 		// Only pods of no queue are let go before.
@@ -138,25 +136,60 @@ func (j *Jobs) leftBehind(ctx context.Context, kind workload.Kind, uid types.UID
 	return j.act(ctx, kind, nil, job, want)
 }
 
-// disown lets the pods of an owner go that Muster does not manage: its own,
-// or those of the JobSet that it controls.
-func (j *Jobs) disown(ctx context.Context, obj client.Object) error {
-	switch obj.(type) {
-	case *jobset.JobSet, *batchv1.Job, *corev1.Pod, *workload.PodGroup:
-		j.ledger.Unmanaged(obj.GetUID())
+// disown lets the pods of an owner go that Muster does not manage, and those of
+// its children. Of an object that is itself the child of another one, that one
+// says whose its pods are.
+func (j *Jobs) disown(ctx context.Context, kind workload.Kind, obj client.Object) error {
+	parent, err := j.parentOf(ctx, obj)
+	if err != nil {
+		return err
+	}
+	if parent != nil {
+		j.syncOwner(*parent)
 		return nil
 	}
-	js := &jobset.JobSet{}
-	if err := j.reader.Get(ctx, client.ObjectKeyFromObject(obj), js); err != nil {
-		if isGone(err) {
-			return nil
+	uids := []types.UID{obj.GetUID()}
+	if p, ok := kind.(workload.Parent); ok {
+		children, err := p.Children(ctx, j.reader, obj)
+		if err != nil {
+			return fmt.Errorf("looking for the children of %s: %w", klog.KObj(obj), err)
 		}
-		return fmt.Errorf("reading the JobSet of %s: %w", klog.KObj(obj), err)
+		uids = append(uids, children...)
 	}
-	if metav1.IsControlledBy(js, obj) {
-		j.ledger.Unmanaged(js.UID)
+	for _, uid := range uids {
+		j.ledger.Unmanaged(uid)
 	}
 	return nil
+}
+
+// parentOf is the owner whose controller has made obj, nil if there is none
+// that speaks for its pods.
+func (j *Jobs) parentOf(ctx context.Context, obj client.Object) (*workload.Owner, error) {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	if _, pod := obj.(*corev1.Pod); pod || ref == nil {
+		// What a pod itself says of its job has been read.
+		return nil, nil
+	}
+	owner := workload.Owner{
+		GroupVersionKind: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), UID: ref.UID,
+		NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: ref.Name},
+	}
+	kind := j.kinds[owner.GroupKind()]
+	if _, speaks := kind.(workload.Parent); !speaks {
+		return nil, nil
+	}
+	parent, err := j.cached(ctx, kind, owner.NamespacedName)
+	if isGone(err) || (err == nil && parent.GetUID() != ref.UID) {
+		// The cache may not have seen it yet.
+		parent, err = j.current(ctx, kind, owner.NamespacedName)
+	}
+	switch {
+	case isGone(err) || (err == nil && parent.GetUID() != ref.UID):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, owner.NamespacedName, err)
+	}
+	return &owner, nil
 }
 
 // restoreSoon is how long a job waits to be looked at again while the admitted

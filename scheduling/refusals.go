@@ -20,10 +20,11 @@ const (
 	// refusalBound is how long, once a second, the events of the jobs that are
 	// given up may take to be read.
 	refusalBound = 5 * time.Second
-	// failedCreate is the reason with which controllers tell that the API
-	// server did not take a pod.
-	failedCreate = "FailedCreate"
 )
+
+// failedCreates are the reasons with which controllers tell that the API server
+// did not take a pod: those of Kubernetes, and the Training Operator.
+var failedCreates = []string{"FailedCreate", "FailedCreatePod"}
 
 // refusal is what was last said by those who create a job's pods of why they
 // could not: a ResourceQuota, Pod Security, a webhook. What was said before the
@@ -43,16 +44,20 @@ func (j *Jobs) lastRefusal(ctx context.Context, of lapse) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	list := &corev1.EventList{}
-	err = j.client.List(ctx, list, client.InNamespace(of.job.Owner.Namespace), client.MatchingFields{"reason": failedCreate})
-	if err != nil {
-		return "", fmt.Errorf("listing events: %w", err)
+	var events []corev1.Event
+	for _, reason := range failedCreates {
+		list := &corev1.EventList{}
+		err = j.client.List(ctx, list, client.InNamespace(of.job.Owner.Namespace), client.MatchingFields{"reason": reason})
+		if err != nil {
+			return "", fmt.Errorf("listing events: %w", err)
+		}
+		events = append(events, list.Items...)
 	}
 	// Events have the time in seconds.
 	var newest time.Time
 	message := ""
-	for i := range list.Items {
-		ev := &list.Items[i]
+	for i := range events {
+		ev := &events[i]
 		if at := lastSeen(ev); creators.Has(ev.InvolvedObject.UID) && !at.Before(newest) {
 			newest, message = at, ev.Message
 		}

@@ -42,7 +42,7 @@ func TestRefusalIsTheNewestOfThoseWhoCreateThePods(t *testing.T) {
 	trainJob := with(of, func(j *workload.Job) { j.Owner.UID = "train-uid" })
 	bare := with(of, func(j *workload.Job) { j.PodOwnerUID = "" })
 	child, forged := childJob("child", of.PodOwnerUID, of.PodOwnerUID), childJob("forged", of.PodOwnerUID, "other-uid")
-	series := told("child", 0, failedCreate, "from the newer API")
+	series := told("child", 0, failedCreates[0], "from the newer API")
 	series.LastTimestamp = metav1.Time{}
 	series.EventTime = metav1.NewMicroTime(epoch0.Add(time.Second))
 	series.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(epoch0.Add(time.Minute))}
@@ -53,28 +53,29 @@ func TestRefusalIsTheNewestOfThoseWhoCreateThePods(t *testing.T) {
 		want    string
 	}{
 		"nobody said anything": {of: of},
-		"the Job below a JobSet": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreate,
+		"the Job below a JobSet": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreates[0],
 			`Error creating: pods "x" is forbidden: exceeded quota: team-quota`)}, want: `pods "x" is forbidden: exceeded quota: team-quota`},
-		"the Job below the JobSet of a TrainJob": {of: trainJob, objects: []client.Object{child, told("child", time.Second, failedCreate, "no")}, want: "no"},
-		"the owner of the pods itself":           {of: of, objects: []client.Object{told(of.Owner.UID, time.Second, failedCreate, "no")}, want: "no"},
-		"the owner, while nothing is below it":   {of: bare, objects: []client.Object{told(of.Owner.UID, time.Second, failedCreate, "no")}, want: "no"},
-		"the newest of several": {of: of, objects: []client.Object{child, told("child", 2*time.Second, failedCreate, "second"),
-			told("child", 3*time.Second, failedCreate, "third"), told("child", time.Second, failedCreate, "first")}, want: "third"},
-		"the newer events API has a series": {of: of, objects: []client.Object{child, series, told("child", 30*time.Second, failedCreate, "old")},
+		"the Job below the JobSet of a TrainJob": {of: trainJob, objects: []client.Object{child, told("child", time.Second, failedCreates[0], "no")}, want: "no"},
+		"the Training Operator":                  {of: of, objects: []client.Object{told(of.Owner.UID, time.Second, failedCreates[1], "no")}, want: "no"},
+		"the owner of the pods itself":           {of: of, objects: []client.Object{told(of.Owner.UID, time.Second, failedCreates[0], "no")}, want: "no"},
+		"the owner, while nothing is below it":   {of: bare, objects: []client.Object{told(of.Owner.UID, time.Second, failedCreates[0], "no")}, want: "no"},
+		"the newest of several": {of: of, objects: []client.Object{child, told("child", 2*time.Second, failedCreates[0], "second"),
+			told("child", 3*time.Second, failedCreates[0], "third"), told("child", time.Second, failedCreates[0], "first")}, want: "third"},
+		"the newer events API has a series": {of: of, objects: []client.Object{child, series, told("child", 30*time.Second, failedCreates[0], "old")},
 			want: "from the newer API"},
-		"events folded into one": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreate,
+		"events folded into one": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreates[0],
 			"(combined from similar events): Error creating: no")}, want: "no"},
-		"what was said before the admission is marked": {of: of, objects: []client.Object{child, told("child", -2*time.Second, failedCreate, "old")},
+		"what was said before the admission is marked": {of: of, objects: []client.Object{child, told("child", -2*time.Second, failedCreates[0], "old")},
 			want: "old, told at " + epoch0.Add(-2*time.Second).Format(time.RFC3339) + ", before this start"},
-		"and not said if there is anything newer": {of: of, objects: []client.Object{child, told("child", -2*time.Second, failedCreate, "old"),
-			told("child", time.Second, failedCreate, "new")}, want: "new"},
-		"but in the same second":            {of: of, objects: []client.Object{child, told("child", 0, failedCreate, "now")}, want: "now"},
-		"not what is said of others":        {of: of, objects: []client.Object{child, told("else", time.Second, failedCreate, "other")}},
+		"and not said if there is anything newer": {of: of, objects: []client.Object{child, told("child", -2*time.Second, failedCreates[0], "old"),
+			told("child", time.Second, failedCreates[0], "new")}, want: "new"},
+		"but in the same second":            {of: of, objects: []client.Object{child, told("child", 0, failedCreates[0], "now")}, want: "now"},
+		"not what is said of others":        {of: of, objects: []client.Object{child, told("else", time.Second, failedCreates[0], "other")}},
 		"not another kind of event":         {of: of, objects: []client.Object{child, told("child", time.Second, "SuccessfulCreate", "Created pod: x")}},
-		"not a Job that only has the label": {of: of, objects: []client.Object{forged, told("forged", time.Second, failedCreate, "forged")}},
-		"a long message is cut": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreate, strings.Repeat("ä", 1000))},
+		"not a Job that only has the label": {of: of, objects: []client.Object{forged, told("forged", time.Second, failedCreates[0], "forged")}},
+		"a long message is cut": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreates[0], strings.Repeat("ä", 1000))},
 			want: strings.Repeat("ä", 256) + "..."},
-		"events that cannot be read": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreate, "no")}, away: true},
+		"events that cannot be read": {of: of, objects: []client.Object{child, told("child", time.Second, failedCreates[0], "no")}, away: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestEvictionSaysWhyPodsWereNotCreated(t *testing.T) {
 			s := testScene(t, 8, 8)
 			of := job("a", set("node", 0, 4, 1))
 			j := s.jobsOn(t, interceptor.Funcs{}, childJob("child", of.PodOwnerUID, of.PodOwnerUID),
-				told(tc.by, 10*time.Second, failedCreate, "Error creating: exceeded quota: team-quota"))
+				told(tc.by, 10*time.Second, failedCreates[0], "Error creating: exceeded quota: team-quota"))
 			s.pending(of)
 			s.plan(of, []string{"node-0", "node-0", "node-0", "node-0"})
 			s.written(of.Owner.UID, 0, s.workloadOfJob(of, s.admissionWritten(of), admittedSince(epoch0, nil, nil)), wrote, nil)

@@ -44,7 +44,11 @@ func (j *Jobs) restore(ctx context.Context) error {
 	restored := 0
 	for i, job := range jobs {
 		if job != nil && (!j.ledger.followsKueue() || startedByKueue(job, &list.Items[i])) {
-			j.ledger.restore(job, &list.Items[i], succeeded[job.PodOwnerUID])
+			var over []*corev1.Pod
+			for _, podOwner := range job.PodOwners() {
+				over = append(over, succeeded[podOwner]...)
+			}
+			j.ledger.restore(job, &list.Items[i], over)
 			restored++
 		}
 	}
@@ -136,12 +140,12 @@ func goneOwner(wl *kueue.Workload, owner workload.Owner) *workload.Job {
 	}
 }
 
-// succeededPods are the pods of JobSets and groups that have succeeded, by the
+// succeededPods are the pods of JobSets, training jobs and groups that have succeeded, by the
 // UID of their owner: the scheduler's own informer does not show them, and no
 // owner says which pods are over, as a batch Job does.
 func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, error) {
 	out := map[types.UID][]*corev1.Pod{}
-	for _, label := range []string{jobset.JobSetUIDKey, workload.KueueGroupLabel, workload.PodGroupLabel} {
+	for _, label := range []string{jobset.JobSetUIDKey, workload.TrainingJobLabel, workload.KueueGroupLabel, workload.PodGroupLabel} {
 		list := &corev1.PodList{}
 		err := j.client.List(ctx, list, client.HasLabels{label}, client.MatchingFields{"status.phase": string(corev1.PodSucceeded)})
 		if err != nil {
@@ -197,6 +201,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
 		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
 	}
+	l.restoreLive(e)
 	if l.kueueDecides() {
 		l.fixDomains(e, wl.Status.Admission)
 	} else {
@@ -208,10 +213,10 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	e.readyAgain()
 	e.move(evRestored)
 	e.resumed = !job.Suspended
-	if job.PodOwnerUID != "" {
-		l.ownedBy(e, job.PodOwnerUID)
-		l.adopt(job.PodOwnerUID)
-		for _, pod := range l.early[job.PodOwnerUID] {
+	for _, podOwner := range job.PodOwners() {
+		l.ownedBy(e, podOwner)
+		l.adopt(podOwner)
+		for _, pod := range l.early[podOwner] {
 			l.effects.Settle(job.Owner.UID, pod)
 		}
 	}

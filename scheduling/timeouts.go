@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +49,7 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 // orphanAge is how old a pod is that should have been told of its owner.
 const orphanAge = 10 * time.Second
 
-// freeOrphans lets pods go whose JobSet or Job does not exist: nobody will ever
+// freeOrphans lets pods go whose owner does not exist: nobody will ever
 // say whose they are.
 func (j *Jobs) freeOrphans(ctx context.Context) {
 	for owner, pod := range j.ledger.oldStrays(orphanAge) {
@@ -76,12 +76,14 @@ func (j *Jobs) freeOrphans(ctx context.Context) {
 }
 
 // podOwnerOf is an empty object of the kind by whose UID a pod names its job,
-// and which one it is: the Job that controls the pod, or the JobSet of its labels.
+// and which one it is: the controller of the pod, or the JobSet of its labels.
 func podOwnerOf(pod *corev1.Pod, owner types.UID) (client.Object, workload.Owner) {
 	of := workload.Owner{UID: owner, NamespacedName: types.NamespacedName{Namespace: pod.Namespace}}
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && ref.UID == owner {
-		of.GroupVersionKind, of.Name = batchv1.SchemeGroupVersion.WithKind("Job"), ref.Name
-		return &batchv1.Job{}, of
+		of.GroupVersionKind, of.Name = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind), ref.Name
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(of.GroupVersionKind)
+		return obj, of
 	}
 	of.GroupVersionKind, of.Name = jobset.SchemeGroupVersion.WithKind("JobSet"), pod.Labels[jobset.JobSetNameKey]
 	return &jobset.JobSet{}, of

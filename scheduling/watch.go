@@ -1,10 +1,8 @@
 package scheduling
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,15 +10,12 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -94,8 +89,8 @@ type need int
 
 const (
 	notNeeded need = iota
-	// neededIfServed: all that exists, unless the kind is not served at the
-	// start; then there is none of it.
+	// neededIfServed: all that exists, unless the kind is not served; then there
+	// is none of it.
 	neededIfServed
 	// needed: all that exists, and the kind is waited for.
 	needed
@@ -163,7 +158,19 @@ func (j *Jobs) sources() []source {
 		enqueue := func(o client.Object) {
 			l.effects.Sync(JobKey{Group: gk.Group, Kind: gk.Kind, NamespacedName: client.ObjectKeyFromObject(o), UID: o.GetUID()})
 		}
-		out = append(out, source{k.GroupVersionKind(), k.New(), handler(func(_, o client.Object) { enqueue(o) }, enqueue), notNeeded})
+		gone := func(o client.Object) {
+			l.ForgetPodOwner(o.GetUID())
+			enqueue(o)
+		}
+		versions := []schema.GroupVersionKind{k.GroupVersionKind()}
+		if v, ok := k.(workload.Versioned); ok {
+			versions = v.Versions()
+		}
+		for _, gvk := range versions {
+			obj := k.New()
+			obj.GetObjectKind().SetGroupVersionKind(gvk)
+			out = append(out, source{gvk, obj, handler(func(_, o client.Object) { enqueue(o) }, gone), notNeeded})
+		}
 	}
 	return out
 }
@@ -173,44 +180,6 @@ func (j *Jobs) sources() []source {
 func (j *Jobs) renderAgain(namespace string) {
 	j.renderer.Forget(namespace)
 	j.ledger.syncWaiting(namespace)
-}
-
-// isServed says whether the API has a kind; unknown counts as yes.
-func (j *Jobs) isServed(gvk schema.GroupVersionKind) bool {
-	_, err := j.client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	return !apimeta.IsNoMatchError(err)
-}
-
-// watchSource watches one kind, as soon as it is served, and returns when all
-// that exists of it has been told.
-func (j *Jobs) watchSource(ctx context.Context, c cache.Cache, s source) error {
-	logger := klog.FromContext(ctx)
-	for first := true; ; first = false {
-		_, err := j.client.RESTMapper().RESTMapping(s.gvk.GroupKind(), s.gvk.Version)
-		if err == nil {
-			break
-		}
-		if first {
-			logger.Info("Waiting for a kind to be served", "kind", s.gvk.GroupKind(), "needed", s.need == needed, "err", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-j.clock.After(5 * time.Second):
-		}
-	}
-	informer, err := c.GetInformer(ctx, s.obj, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watching %s: %w", s.gvk.GroupKind(), err)
-	}
-	told, err := informer.AddEventHandler(s.handler)
-	if err != nil {
-		return fmt.Errorf("watching %s: %w", s.gvk.GroupKind(), err)
-	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), told.HasSynced) {
-		return fmt.Errorf("watching %s: %w", s.gvk.GroupKind(), ctx.Err())
-	}
-	return nil
 }
 
 // workloadSeen takes in a Workload and has its job looked at where someone

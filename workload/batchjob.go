@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
 )
 
 // batchJobKind is a Job of Kubernetes itself: one that somebody created, or a
-// CronJob. The Jobs of a JobSet belong to the JobSet.
+// CronJob. The Jobs of a JobSet belong to the JobSet, and an MPIJob's launcher
+// to the MPIJob.
 type batchJobKind struct{ Options }
 
 var _ Kind = batchJobKind{}
@@ -37,7 +37,7 @@ func (k batchJobKind) Read(_ context.Context, _ client.Reader, obj client.Object
 	if err != nil {
 		return nil, false, nil, err
 	}
-	if b.Labels[QueueLabel] == "" || foreignManager(b.Spec.ManagedBy, batchv1.JobControllerName) || ownedByJobSet(b) {
+	if b.Labels[QueueLabel] == "" || foreignManager(b.Spec.ManagedBy, batchv1.JobControllerName) || ownedByParent(b) {
 		return nil, false, nil, nil
 	}
 	job := newJob(k.GroupVersionKind(), b)
@@ -127,15 +127,6 @@ func batchJobFinish(b *batchv1.Job) *Finish {
 func isBatchJob(ref *metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	return err == nil && gv.Group == batchv1.GroupName && ref.Kind == "Job"
-}
-
-func ownedByJobSet(b *batchv1.Job) bool {
-	owner := metav1.GetControllerOfNoCopy(b)
-	if owner == nil || owner.Kind != "JobSet" {
-		return false
-	}
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && gv.Group == jobset.SchemeGroupVersion.Group
 }
 
 // Suspend implements Kind. What Resume injected stays in the template until the

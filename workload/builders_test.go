@@ -45,9 +45,11 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		scheme.AddKnownTypeWithName(trainerVersion.WithKind(kind), &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(trainerVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
 	}
-	for _, kind := range []string{"PyTorchJob", "MPIJob"} {
-		scheme.AddKnownTypeWithName(trainingVersion.WithKind(kind), &unstructured.Unstructured{})
-		scheme.AddKnownTypeWithName(trainingVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
+	for _, k := range Kinds(testOptions) {
+		if gvk := k.GroupVersionKind(); gvk.Group == trainingGroup {
+			scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
+			scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
+		}
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }

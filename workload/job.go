@@ -36,7 +36,11 @@ type Job struct {
 	// which may be a TrainJob's child, or a batch Job's own. Empty while there
 	// is no JobSet yet. SlotOf returns the same value.
 	PodOwnerUID types.UID
-	Created     time.Time
+	// OtherPodOwners are further UIDs by which some of its pods name it: those
+	// of Jobs that its controller makes for them.
+	OtherPodOwners []types.UID
+
+	Created time.Time
 	// Suspended says that the owner creates no pods now, and of a Gated job that
 	// none of its pods is on a node.
 	Suspended bool
@@ -103,6 +107,14 @@ type Ended struct {
 	// Indices are theirs, where each pod of the set has a slot of its own; nil
 	// where pods follow each other in the slots, or have no numbers.
 	Indices []int32
+}
+
+// PodOwners are all UIDs by which the job's pods name it.
+func (j *Job) PodOwners() []types.UID {
+	if j.PodOwnerUID == "" {
+		return j.OtherPodOwners
+	}
+	return append([]types.UID{j.PodOwnerUID}, j.OtherPodOwners...)
 }
 
 // PodSet returns the pod set of that name, or nil.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-gpu/muster/api/reason"
 )
@@ -59,16 +60,52 @@ type Options struct {
 
 // Kinds are the kinds of owners that Muster manages.
 func Kinds(o Options) []Kind {
-	return []Kind{
+	kinds := []Kind{
 		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, podKind{o},
 		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
+		newMPIJobKind(o),
 	}
+	return append(kinds, trainingKinds(o)...)
 }
 
 // Assembler is a Kind whose owner is no object of the API: it is put together
 // from what r has, or is not found. Kind.New is of no use for it.
 type Assembler interface {
 	Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error)
+}
+
+// Versioned is a Kind whose objects have other fields in each of several API
+// versions, of which a cluster serves one. New and Read take each of them.
+type Versioned interface {
+	// Versions are those that are read, the preferred one first.
+	Versions() []schema.GroupVersionKind
+}
+
+// Parent is a Kind whose controller makes objects of other kinds that Muster
+// manages, such as a JobSet or a Job, and these make pods. The pods are the
+// owner's.
+type Parent interface {
+	// Children are the UIDs of the objects that control the pods of obj, obj
+	// itself excepted, as far as they exist. r may be an informer cache.
+	Children(ctx context.Context, r client.Reader, obj client.Object) ([]types.UID, error)
+}
+
+// ownedByParent says that a Job belongs to an owner of another kind, whose pods
+// its pods are.
+func ownedByParent(obj client.Object) bool {
+	owner := metav1.GetControllerOfNoCopy(obj)
+	if owner == nil {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return false
+	}
+	switch (schema.GroupKind{Group: gv.Group, Kind: owner.Kind}) {
+	case jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind(), mpiVersion.WithKind(mpiJob).GroupKind():
+		return true
+	}
+	return false
 }
 
 // newJob is what can be read from any owner.

@@ -89,9 +89,6 @@ func controllerOf(ctx context.Context, r client.Reader, namespace string, ref *m
 	return c, nil
 }
 
-// trainingVersion is the API of the v1 Training Operator.
-var trainingVersion = schema.GroupVersion{Group: "kubeflow.org", Version: "v1"}
-
 // trainingReplicas is the number of pods of a PyTorchJob, TFJob, MPIJob or
 // another of their family: each has one field of replica specs by role.
 func trainingReplicas(u *unstructured.Unstructured) int64 {

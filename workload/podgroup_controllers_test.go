@@ -62,9 +62,9 @@ func statefulSet(name string, replicas int32, policy appsv1.PodManagementPolicyT
 	}
 }
 
-// trainingJob is a job of the v1 Training Operator, with a number of replicas
+// operatorJob is a job of the v1 Training Operator, with a number of replicas
 // for each role; -1 is one that is not said.
-func trainingJob(kind, field, name string, roles map[string]int64) *unstructured.Unstructured {
+func operatorJob(kind, field, name string, roles map[string]int64) *unstructured.Unstructured {
 	specs := map[string]any{}
 	for role, n := range roles {
 		specs[role] = map[string]any{"restartPolicy": "OnFailure"}
@@ -120,12 +120,12 @@ func TestPodGroupSizeIsWhatTheControllersOfItsPodsSay(t *testing.T) {
 			1, all(groupPods("p", 1, ss), one(statefulSet("ss", 4, appsv1.OrderedReadyPodManagement))), waits,
 			"1 of 4 pods of group g exist; StatefulSet ss makes a pod only when the one before is ready, and a gang starts whole: create it with podManagementPolicy: Parallel"},
 		"a training job has the pods of all its roles": {
-			1, all(groupPods("p", 4, pt), one(trainingJob("PyTorchJob", "pytorchReplicaSpecs", "pt", map[string]int64{"Master": -1, "Worker": 4}))), waits, "4 of 5 pods"},
+			1, all(groupPods("p", 4, pt), one(operatorJob("PyTorchJob", "pytorchReplicaSpecs", "pt", map[string]int64{"Master": -1, "Worker": 4}))), waits, "4 of 5 pods"},
 		"and starts with them": {
-			7, all(groupPods("p", 5, pt), one(trainingJob("PyTorchJob", "pytorchReplicaSpecs", "pt", map[string]int64{"Master": 1, "Worker": 4}))), ready("5x1"), ""},
+			7, all(groupPods("p", 5, pt), one(operatorJob("PyTorchJob", "pytorchReplicaSpecs", "pt", map[string]int64{"Master": 1, "Worker": 4}))), ready("5x1"), ""},
 		"as has one of another kind": {
 			1, all(groupPods("p", 3, madeBy("kubeflow.org/v1", "MPIJob", "mpi")),
-				one(trainingJob("MPIJob", "mpiReplicaSpecs", "mpi", map[string]int64{"Launcher": 1, "Worker": 3}))), waits, "3 of 4 pods"},
+				one(operatorJob("MPIJob", "mpiReplicaSpecs", "mpi", map[string]int64{"Launcher": 1, "Worker": 3}))), waits, "3 of 4 pods"},
 		"of several controllers the sum counts": {
 			2, all(groupPods("a", 2, rs), groupPods("b", 1, ss), one(replicaSet("rs", new(int32(2)))), one(statefulSet("ss", 2, appsv1.ParallelPodManagement))), waits, "3 of 4 pods"},
 		"pods beyond the number of one do not stand for those of another": {

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +59,8 @@ type ownerSlot struct {
 }
 
 // ownedSlot is the slot of a pod that an owner object's controller made: a
-// JobSet's, by its labels, or a batch Job's, by its controller reference.
+// JobSet's, by its labels, or a training job's or a batch Job's, by its
+// controller reference.
 //
 // JobSet 0.8.2 and older do not write the UID label; their pods are told from
 // their Jobs, which are not managed.
@@ -71,8 +73,15 @@ func ownedSlot(pod *corev1.Pod) (ownerSlot, bool) {
 		podOwner, slot, ok := jobSetSlot(pod)
 		return ownerSlot{podOwner, slot}, ok
 	}
+	if isTraining(owner) {
+		slot, ok := trainingSlot(pod)
+		return ownerSlot{owner.UID, slot}, ok
+	}
 	if !isBatchJob(owner) {
 		return ownerSlot{}, false
+	}
+	if isMPILauncher(pod, owner.Name) {
+		return ownerSlot{owner.UID, Slot{PodSet: strings.ToLower(mpiLauncher)}}, true
 	}
 	slot := Slot{PodSet: MainPodSet, Completion: Unnumbered}
 	// What the author of a Job that numbers no pods wrote there means nothing.

@@ -35,6 +35,10 @@ type Stamp struct {
 	FirstGlobal, FirstInGroup int32
 	// Indexed says that the pods of each Job are numbered.
 	Indexed bool
+	// IndexLabel is the label that holds the pod's number in its set, counted
+	// from FirstIndex; empty where there is none.
+	IndexLabel string
+	FirstIndex int32
 }
 
 // DiffersByReplica says that the pods of different replicas have different
@@ -49,7 +53,9 @@ func DiffersByReplica(label string) bool {
 
 // DiffersByPod says that every pod of a replica has a value of its own of a
 // label.
-func DiffersByPod(label string) bool { return label == batchv1.JobCompletionIndexAnnotation }
+func DiffersByPod(label string) bool {
+	return label == batchv1.JobCompletionIndexAnnotation || label == replicaIndexLabel
+}
 
 // LabelsOf are the labels that the controllers write on the pod of a slot. The
 // UID of its Job is not among them: there is no Job yet. The map is the
@@ -57,6 +63,9 @@ func DiffersByPod(label string) bool { return label == batchv1.JobCompletionInde
 func (p *PodSet) LabelsOf(s Slot) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, p.Stamp.Labels)
+	if p.Stamp.IndexLabel != "" && s.Completion >= 0 {
+		out[p.Stamp.IndexLabel] = strconv.Itoa(int(p.Stamp.FirstIndex + s.Completion))
+	}
 	if p.Stamp.JobPrefix == "" {
 		return out
 	}

@@ -6,9 +6,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -19,7 +21,10 @@ import (
 // child, the JobSet that the Trainer renders from the job's runtime.
 type trainJobKind struct{ Options }
 
-var _ Kind = trainJobKind{}
+var (
+	_ Kind   = trainJobKind{}
+	_ Parent = trainJobKind{}
+)
 
 func (trainJobKind) GroupVersionKind() schema.GroupVersionKind {
 	return trainerVersion.WithKind("TrainJob")
@@ -69,6 +74,22 @@ func (k trainJobKind) Read(ctx context.Context, r client.Reader, obj client.Obje
 		}
 	}
 	return job, true, no, nil
+}
+
+// Children implements Parent: the JobSet.
+func (k trainJobKind) Children(ctx context.Context, r client.Reader, obj client.Object) ([]types.UID, error) {
+	t, err := asTrainJob(obj)
+	if err != nil {
+		return nil, err
+	}
+	js, no, err := childJobSet(ctx, r, t)
+	switch {
+	case apimeta.IsNoMatchError(err), err == nil && no != nil:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return []types.UID{js.UID}, nil
 }
 
 // trainJobFinish reads how the job ended. The Trainer writes Failed also for a

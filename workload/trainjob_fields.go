@@ -76,8 +76,11 @@ func (t trainJob) runtimeRef() (gk schema.GroupKind, name string) {
 	return gk, t.str("spec", "runtimeRef", "name")
 }
 
-func (t trainJob) conditions() []metav1.Condition {
-	list, _, _ := unstructured.NestedFieldNoCopy(t.Object, "status", "conditions")
+func (t trainJob) conditions() []metav1.Condition { return conditionsOf(t.Unstructured) }
+
+// conditionsOf are the conditions in the status of an object.
+func conditionsOf(u *unstructured.Unstructured) []metav1.Condition {
+	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "conditions")
 	items, _ := list.([]any)
 	conditions := make([]metav1.Condition, 0, len(items))
 	for _, item := range items {

@@ -2,6 +2,8 @@ package queueing
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -39,12 +41,12 @@ type Surroundings struct {
 //   - An object with a queue label is suspended, unless a TrainJob or a JobSet
 //     controls it: then that is the unit of admission, and its controller
 //     would undo a suspension of the child by itself. Pods cannot be suspended.
-//   - Every pod template of a queued JobSet or Job that names no scheduler
-//     gets SchedulerName, and so does a queued pod. TrainJobs have no field for
+//   - Every pod template of a queued JobSet, Job or training job that names no
+//     scheduler gets SchedulerName, and so does a queued pod. TrainJobs have no field for
 //     it. A template that names another scheduler keeps it; the admission cycle
 //     refuses the job with a reason, which is better than running it where its
 //     author did not ask for.
-//   - The Jobs of a JobSet are not touched: the JobSet's templates were.
+//   - The Jobs of a JobSet or an MPIJob are not touched: its templates were.
 //   - An object that a foreign controller manages is not touched.
 func Decide(o *Object, around Surroundings) []jsonpatch.Operation {
 	if o.body.Spec == nil || o.foreign() || (o.kind == Job && o.child()) {
@@ -57,8 +59,7 @@ func Decide(o *Object, around Surroundings) []jsonpatch.Operation {
 	}
 	queued := o.Queue() != "" || defaulted
 	if queued && o.kind != Pod && !o.child() && !o.suspended() {
-		// "add" on an object member also replaces: it serves absent, null and false.
-		patch = append(patch, jsonpatch.NewOperation("add", "/spec/suspend", true))
+		patch = append(patch, o.suspension())
 	}
 	if queued || around.OwnerQueued {
 		for _, path := range o.unscheduled() {
@@ -69,7 +70,26 @@ func Decide(o *Object, around Surroundings) []jsonpatch.Operation {
 }
 
 func (o *Object) suspended() bool {
-	return o.body.Spec.Suspend != nil && *o.body.Spec.Suspend
+	suspend := o.body.Spec.Suspend
+	if o.isTraining() {
+		suspend = nil
+		if policy := o.body.Spec.RunPolicy; policy != nil {
+			suspend = policy.Suspend
+		}
+	}
+	return suspend != nil && *suspend
+}
+
+// suspension is the operation that suspends the object. "add" on an object
+// member also replaces: it serves absent, null and false.
+func (o *Object) suspension() jsonpatch.Operation {
+	switch {
+	case !o.isTraining():
+		return jsonpatch.NewOperation("add", "/spec/suspend", true)
+	case o.body.Spec.RunPolicy == nil:
+		return jsonpatch.NewOperation("add", "/spec/runPolicy", map[string]bool{"suspend": true})
+	}
+	return jsonpatch.NewOperation("add", "/spec/runPolicy/suspend", true)
 }
 
 // unscheduled lists the paths of the pod specs that name no scheduler, of
@@ -110,6 +130,17 @@ func (o *Object) podSpecs() iter.Seq2[string, *podSpec] {
 			if body.Template.Spec.NodeName == "" {
 				yield("/spec", body.Template.Spec)
 			}
+		default:
+			field, all := o.replicas()
+			for _, key := range slices.Sorted(maps.Keys(all)) {
+				r := all[key]
+				if r == nil || r.Template == nil || r.Template.Spec == nil {
+					continue
+				}
+				if !yield("/spec/"+field+"/"+pointer(key)+"/template/spec", r.Template.Spec) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -118,5 +149,6 @@ func (o *Object) podSpecs() iter.Seq2[string, *podSpec] {
 // in a pod the API server has filled in its default by now, which cannot be
 // told from the author's own.
 func (o *Object) namesNone(s *podSpec) bool {
-	return s.SchedulerName == nil || *s.SchedulerName == "" || (o.kind != JobSet && *s.SchedulerName == corev1.DefaultSchedulerName)
+	return s.SchedulerName == nil || *s.SchedulerName == "" ||
+		((o.kind == Job || o.kind == Pod) && *s.SchedulerName == corev1.DefaultSchedulerName)
 }

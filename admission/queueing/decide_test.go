@@ -23,6 +23,10 @@ const ownedByTrainJob = `"ownerReferences":[
 	{"apiVersion":"v1","kind":"ConfigMap","name":"snapshot","uid":"u0"},
 	{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","name":"llm","uid":"u1","controller":true}]`
 
+const ownedByMPIJob = `"ownerReferences":[{"apiVersion":"kubeflow.org/v2beta1","kind":"MPIJob","name":"llm","uid":"u1","controller":true}]`
+
+var pyTorchJob = schema.GroupKind{Group: "kubeflow.org", Kind: "PyTorchJob"}
+
 const ownedByJobSet = `"ownerReferences":[{"apiVersion":"jobset.x-k8s.io/v1alpha2","kind":"JobSet","name":"llm","uid":"u1","controller":true}]`
 
 // podOf is a Job's template with the scheduler's name that is given.
@@ -39,12 +43,42 @@ func TestDecide(t *testing.T) {
 	}
 	stampPod := `{"op":"add","path":"/spec/schedulerName","value":"muster"}`
 	stampJob := `{"op":"add","path":"/spec/template/spec/schedulerName","value":"muster"}`
+	suspendTraining := `{"op":"add","path":"/spec/runPolicy/suspend","value":true}`
+	stampReplicas := func(path string) string {
+		return `{"op":"add","path":"/spec/` + path + `/template/spec/schedulerName","value":"muster"}`
+	}
+	const pyTorch = `"pytorchReplicaSpecs":{"Worker":{"template":{"spec":{"schedulerName":""}}},"Master":{"template":{"spec":{}}}}`
 	tests := map[string]struct {
 		kind        schema.GroupKind
 		object      string
 		ownerQueued bool
 		want        []string
 	}{
+		"a PyTorchJob is suspended and all its templates are stamped": {
+			kind: pyTorchJob, object: `{"metadata":{` + queued + `},"spec":{"runPolicy":{"suspend":false},` + pyTorch + `}}`,
+			want: []string{suspendTraining, stampReplicas("pytorchReplicaSpecs/Master"), stampReplicas("pytorchReplicaSpecs/Worker")},
+		},
+		"a training job without a run policy is given one": {
+			kind: pyTorchJob, object: `{"metadata":{` + queued + `},"spec":{}}`,
+			want: []string{`{"op":"add","path":"/spec/runPolicy","value":{"suspend":true}}`},
+		},
+		"a suspended training job is stamped, unless it names a scheduler": {
+			kind: MPIJob, object: `{"metadata":{` + queued + `},"spec":{"suspend":false,"runPolicy":{"suspend":true},"mpiReplicaSpecs":{
+				"Launcher":{"template":{"spec":{"schedulerName":"default-scheduler"}}},"Worker":{"template":{"spec":{}}},"odd/~":{"template":{"spec":{}}},"none":null}}}`,
+			want: []string{stampReplicas("mpiReplicaSpecs/Worker"), stampReplicas("mpiReplicaSpecs/odd~1~0")},
+		},
+		"a training job that another controller manages is left": {
+			kind: pyTorchJob, object: `{"metadata":{` + queued + `},"spec":{"runPolicy":{"managedBy":"kueue.x-k8s.io/multikueue"},` + pyTorch + `}}`,
+		},
+		"an MPIJob of the MPI Operator is suspended": {
+			kind: MPIJob, object: `{"metadata":{` + queued + `},"spec":{"runPolicy":{"managedBy":"kubeflow.org/mpi-operator"}}}`, want: []string{suspendTraining},
+		},
+		"a training job without a queue is left": {
+			kind: pyTorchJob, object: `{"metadata":{},"spec":{` + pyTorch + `}}`,
+		},
+		"a Job of an MPIJob is left, whatever its labels say": {
+			kind: Job, object: `{"metadata":{` + queued + `,` + ownedByMPIJob + `},"spec":{` + podOf(`"default-scheduler"`) + `}}`,
+		},
 		"a Job with a queue is suspended, and the default that the API server wrote is replaced": {
 			kind: Job, object: `{"metadata":{` + queued + `},"spec":{"suspend":false,` + podOf(`"default-scheduler"`) + `}}`,
 			want: []string{suspend, stampJob},
@@ -288,7 +322,15 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 		if rapid.Bool().Draw(t, "spec") {
 			s := map[string]any{"novel": "kept"}
 			maybe(t, s, "suspend", nil, true, false)
-			maybe(t, s, "managedBy", nil, "", builtInController[kind], "example.com/other")
+			builtIn := any(nil)
+			if len(builtInControllers[kind]) > 0 {
+				builtIn = builtInControllers[kind][0]
+			}
+			maybe(t, s, "managedBy", nil, "", builtIn, "example.com/other")
+			policy := map[string]any{"novel": "kept"}
+			maybe(t, policy, "suspend", nil, true, false)
+			maybe(t, policy, "managedBy", nil, "", builtIn, "example.com/other")
+			maybe(t, s, "runPolicy", policy, nil)
 			jobs := []any{}
 			for range rapid.IntRange(0, 4).Draw(t, "jobs") {
 				pod := map[string]any{"hostNetwork": true, "novel": []any{"x"}}
@@ -309,7 +351,11 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 				maps.Copy(s, pod)
 				maybe(t, s, "nodeName", "", "n0")
 			}
-			maybe(t, s, "template", nil, map[string]any{}, map[string]any{"spec": pod})
+			template := map[string]any{"spec": pod}
+			maybe(t, s, "template", nil, map[string]any{}, template)
+			for _, field := range []string{"pytorchReplicaSpecs", "mpiReplicaSpecs"} {
+				maybe(t, s, field, nil, map[string]any{}, map[string]any{"Worker": map[string]any{"template": template}, "a/b": nil, "c": map[string]any{}})
+			}
 			object["spec"] = s
 		}
 		return object
@@ -321,7 +367,7 @@ func genObject(kind schema.GroupKind) *rapid.Generator[map[string]any] {
 // minimal); and a second pass finds nothing to do.
 func TestPatchProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]schema.GroupKind{TrainJob, JobSet, Job, Pod}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]schema.GroupKind{TrainJob, JobSet, Job, Pod, MPIJob, pyTorchJob}).Draw(t, "kind")
 		before := genObject(kind).Draw(t, "object")
 		around := Surroundings{
 			SchedulerName: scheduler,
@@ -392,6 +438,11 @@ func blanked(raw []byte) map[string]any {
 	}
 	s, _ := c["spec"].(map[string]any)
 	delete(s, "suspend")
+	policy, _ := s["runPolicy"].(map[string]any)
+	delete(policy, "suspend")
+	if len(policy) == 0 {
+		delete(s, "runPolicy")
+	}
 	blank := func(v any, path ...string) {
 		for _, key := range path {
 			m, _ := v.(map[string]any)
@@ -404,6 +455,9 @@ func blanked(raw []byte) map[string]any {
 	jobs, _ := s["replicatedJobs"].([]any)
 	for _, j := range jobs {
 		blank(j, "template", "spec", "template", "spec")
+	}
+	for _, field := range []string{"pytorchReplicaSpecs", "mpiReplicaSpecs"} {
+		blank(s[field], "Worker", "template", "spec")
 	}
 	blank(c, "spec", "template", "spec")
 	blank(c, "spec")

@@ -11,8 +11,8 @@ import (
 // Muster's.
 //
 // As in Kueue, that is a job which names no queue, unless it is a part of
-// another one. Other than in Kueue, a JobSet or a Job without GPUs is none of
-// ours: most of a cluster's Jobs are, and their teams have not asked for a
+// another one. Other than in Kueue, a JobSet, a Job or a training job without GPUs
+// is none of ours: most of a cluster's Jobs are, and their teams have not asked for a
 // queue. A TrainJob's GPUs may be known to its runtime only, so every TrainJob
 // counts. A job that names another scheduler would be refused in the queue, and
 // runs where its author has asked for.
@@ -38,6 +38,8 @@ func (o *Object) label(key, value string) jsonpatch.Operation {
 	if o.body.Metadata.Labels == nil {
 		return jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{key: value})
 	}
-	// The slash of a key is written like this in a JSON pointer (RFC 6901).
-	return jsonpatch.NewOperation("add", "/metadata/labels/"+strings.ReplaceAll(key, "/", "~1"), value)
+	return jsonpatch.NewOperation("add", "/metadata/labels/"+pointer(key), value)
 }
+
+// pointer is a key as it is written in a JSON pointer (RFC 6901).
+func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }

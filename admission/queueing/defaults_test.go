@@ -69,6 +69,10 @@ func TestJobsThatNameNoQueueGoToTheDefaultOne(t *testing.T) {
 		"not a JobSet that names a scheduler":    {JobSet, jobSetOf(`"schedulerName":"default-scheduler",` + gpu), nil},
 		"not a JobSet of a TrainJob": {
 			JobSet, `{"metadata":{` + ownedByTrainJob + `},"spec":{"replicatedJobs":[{"template":{"spec":{"template":{"spec":{` + gpu + `}}}}}]}}`, nil},
+		"a PyTorchJob with GPUs": {pyTorchJob, `{"metadata":{},"spec":{"runPolicy":{},"pytorchReplicaSpecs":{"Worker":{"template":{"spec":{` + gpu + `}}}}}}`,
+			[]string{newLabels, `{"op":"add","path":"/spec/runPolicy/suspend","value":true}`, `{"op":"add","path":"/spec/pytorchReplicaSpecs/Worker/template/spec/schedulerName","value":"muster"}`}},
+		"not a PyTorchJob without GPUs":     {pyTorchJob, `{"metadata":{},"spec":{"pytorchReplicaSpecs":{"Worker":{"template":{"spec":{"containers":[{"name":"c"}]}}}}}}`, nil},
+		"not a Job of an MPIJob":            {Job, `{"metadata":{` + ownedByMPIJob + `},"spec":{"template":{"spec":{` + gpu + `}}}}`, nil},
 		"not a pod: the scheduler knows it": {Pod, `{"metadata":{},"spec":{` + gpu + `}}`, nil},
 	}
 	for name, tc := range tests {

@@ -1,5 +1,5 @@
-// Package queueing decides what changes in a TrainJob, a JobSet, a batch Job or
-// a pod at the moment it is created: a job with a queue label starts suspended,
+// Package queueing decides what changes in a TrainJob, a JobSet, a batch Job, a
+// training job of Kubeflow's version 1 or a pod at the moment it is created: a job with a queue label starts suspended,
 // and its pods carry Muster's scheduler name, as do queued pods that no job
 // owns. A job that names no queue gets the default one of its namespace.
 //

@@ -25,20 +25,34 @@ var (
 	JobSet   = schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
 	Job      = schema.GroupKind{Group: "batch", Kind: "Job"}
 	Pod      = schema.GroupKind{Group: "", Kind: "Pod"}
+	MPIJob   = schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"}
 )
 
-// builtInController is the value of spec.managedBy that means what an absent
-// value means: the kind's own controller runs the job in this cluster. Pods
-// have no such field.
-var builtInController = map[schema.GroupKind]string{
-	TrainJob: "trainer.kubeflow.org/trainjob-controller",
-	JobSet:   "jobset.sigs.k8s.io/jobset-controller",
-	Job:      "kubernetes.io/job-controller",
-	Pod:      "",
+// builtInControllers are the values of managedBy that mean what an absent value
+// means: the kind's own controller runs the job in this cluster. Pods have no
+// such field; MPIJobs have one of two controllers.
+var builtInControllers = map[schema.GroupKind][]string{
+	TrainJob: {"trainer.kubeflow.org/trainjob-controller"},
+	JobSet:   {"jobset.sigs.k8s.io/jobset-controller"},
+	Job:      {"kubernetes.io/job-controller"},
+	Pod:      nil,
+	MPIJob:   {trainingOperator, "kubeflow.org/mpi-operator"},
+
+	{Group: "kubeflow.org", Kind: "PyTorchJob"}: {trainingOperator},
+	{Group: "kubeflow.org", Kind: "TFJob"}:      {trainingOperator},
+	{Group: "kubeflow.org", Kind: "XGBoostJob"}: {trainingOperator},
+	{Group: "kubeflow.org", Kind: "PaddleJob"}:  {trainingOperator},
+	{Group: "kubeflow.org", Kind: "JAXJob"}:     {trainingOperator},
 }
 
-// Object is what the decision reads of a TrainJob, JobSet, Job or pod. Whatever else the
-// object holds, fields of versions newer than this program included, is
+const trainingOperator = "kubeflow.org/training-operator"
+
+// isTraining says that the object is a job of the Training Operator or the MPI
+// Operator: its suspension is a part of its run policy.
+func (o *Object) isTraining() bool { return o.kind.Group == MPIJob.Group }
+
+// Object is what the decision reads of a TrainJob, JobSet, Job, training job or
+// pod. Whatever else the object holds, fields of versions newer than this program included, is
 // neither decoded nor written: changes are made by path on the raw document.
 type Object struct {
 	kind schema.GroupKind
@@ -64,6 +78,41 @@ type spec struct {
 	ReplicatedJobs []*replicatedJob `json:"replicatedJobs"`
 	// Template is a Job's; a pod is kept as the template of one.
 	Template *podTemplate `json:"template"`
+	// A training job has one of these, by the type of its replicas.
+	RunPolicy *runPolicy `json:"runPolicy"`
+	PyTorch   replicas   `json:"pytorchReplicaSpecs"`
+	TF        replicas   `json:"tfReplicaSpecs"`
+	XGBoost   replicas   `json:"xgbReplicaSpecs"`
+	Paddle    replicas   `json:"paddleReplicaSpecs"`
+	JAX       replicas   `json:"jaxReplicaSpecs"`
+	MPI       replicas   `json:"mpiReplicaSpecs"`
+}
+
+type runPolicy struct {
+	Suspend   *bool   `json:"suspend"`
+	ManagedBy *string `json:"managedBy"`
+}
+
+type replicas map[string]*jobSpec
+
+// replicas are those of a training job, and the name of their field.
+func (o *Object) replicas() (field string, all replicas) {
+	s := o.body.Spec
+	switch o.kind.Kind {
+	case "PyTorchJob":
+		return "pytorchReplicaSpecs", s.PyTorch
+	case "TFJob":
+		return "tfReplicaSpecs", s.TF
+	case "XGBoostJob":
+		return "xgbReplicaSpecs", s.XGBoost
+	case "PaddleJob":
+		return "paddleReplicaSpecs", s.Paddle
+	case "JAXJob":
+		return "jaxReplicaSpecs", s.JAX
+	case MPIJob.Kind:
+		return "mpiReplicaSpecs", s.MPI
+	}
+	return "", nil
 }
 
 type replicatedJob struct {
@@ -110,12 +159,11 @@ func (s *podSpec) asksGPU() bool {
 	return slices.ContainsFunc(s.Containers, asks) || slices.ContainsFunc(s.InitContainers, asks)
 }
 
-// Parse reads the parts of a TrainJob, JobSet, Job or pod that the decision needs. It
-// fails for another kind and for a document whose fields have other types than
+// Parse reads the parts of an object that the decision needs. It fails for another kind and for a document whose fields have other types than
 // the kind's.
 func Parse(kind schema.GroupKind, raw []byte) (*Object, error) {
-	if _, known := builtInController[kind]; !known {
-		return nil, fmt.Errorf("reading a %s: only TrainJobs, JobSets, Jobs and pods are queued here", kind)
+	if _, known := builtInControllers[kind]; !known {
+		return nil, fmt.Errorf("reading a %s: only TrainJobs, JobSets, Jobs, training jobs and pods are queued here", kind)
 	}
 	o := &Object{kind: kind}
 	var pod struct {
@@ -165,9 +213,9 @@ func (o *Object) Owner() *OwnerRef {
 }
 
 // child says that the object is a part of another one, which is the unit of
-// admission: a JobSet of a TrainJob, or a Job of a JobSet.
+// admission: a JobSet of a TrainJob, or a Job of a JobSet or an MPIJob.
 func (o *Object) child() bool {
-	return o.Owner() != nil || (o.kind == Job && o.controller(JobSet) != nil)
+	return o.Owner() != nil || (o.kind == Job && (o.controller(JobSet) != nil || o.controller(MPIJob) != nil))
 }
 
 // controller is the controller of the object if it is of that kind, or nil.
@@ -192,9 +240,15 @@ func (o *Object) controller(kind schema.GroupKind) *OwnerRef {
 // foreign says that another controller runs the object, in this cluster or in
 // another one.
 func (o *Object) foreign() bool {
-	if o.body.Spec == nil || o.body.Spec.ManagedBy == nil {
+	if o.body.Spec == nil {
 		return false
 	}
-	by := *o.body.Spec.ManagedBy
-	return by != "" && by != builtInController[o.kind]
+	by := o.body.Spec.ManagedBy
+	if o.isTraining() {
+		by = nil
+		if policy := o.body.Spec.RunPolicy; policy != nil {
+			by = policy.ManagedBy
+		}
+	}
+	return by != nil && *by != "" && !slices.Contains(builtInControllers[o.kind], *by)
 }

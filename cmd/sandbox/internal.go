@@ -54,6 +54,7 @@ func newRenderUpstream() *cobra.Command {
 	flags.StringVar(&modules.Trainer, "trainer", "", "folder of the module github.com/kubeflow/trainer/v2")
 	flags.StringVar(&modules.SchedulerPlugins, "scheduler-plugins", "", "folder of the module sigs.k8s.io/scheduler-plugins")
 	flags.StringVar(&modules.Kueue, "kueue", "", "folder of the module sigs.k8s.io/kueue")
+	flags.StringVar(&modules.TrainingOperator, "training-operator", "", "folder of the module github.com/kubeflow/training-operator")
 	flags.StringVar(&out, "out", "", "folder to write to")
 	if err := command.MarkFlagRequired("out"); err != nil {
 		panic(err) // A flag that is not defined above.

@@ -42,7 +42,7 @@ kubectl at the sandbox:
 	flags.StringVar(&options.GPUProduct, "gpu-product", simulator.DefaultGPUProduct, "label nvidia.com/gpu.product of the nodes")
 	flags.StringVar(&options.NodeLabels, "node-labels", "", "YAML file with more labels: node name, or \"*\" for all, to labels")
 	flags.StringSliceVar(&options.With, "with", []string{sandbox.WithTrainer, sandbox.WithJobSet, sandbox.WithScheduler, sandbox.WithWebhook},
-		"parts to run beside the control plane and the nodes; also kube-scheduler, in place of scheduler, and kueue")
+		"parts to run beside the control plane and the nodes; also kube-scheduler, in place of scheduler, kueue and training-operator")
 	flags.StringVar(&options.Config, "config", "", "configuration file for Muster's scheduler")
 	return command
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// seeBatchJob takes in a Job. The pods of a JobSet's Jobs are the JobSet's.
+// seeBatchJob takes in a Job. The pods of a JobSet's Jobs are the JobSet's, and
+// those of a launcher the MPIJob's.
 func (c *Checker) seeBatchJob(o *batchv1.Job, gone bool) {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == "JobSet" {
 		return
@@ -19,6 +20,10 @@ func (c *Checker) seeBatchJob(o *batchv1.Job, gone bool) {
 	js := &jobSet{ref: ref("Job", o), namespace: o.Namespace, phases: map[string]int{workload.MainPodSet: 0}}
 	js.queued = o.Labels[queueLabel] != "" && (o.Spec.ManagedBy == nil || *o.Spec.ManagedBy == batchv1.JobControllerName)
 	js.suspended = o.Spec.Suspend != nil && *o.Spec.Suspend
+	if owner := metav1.GetControllerOfNoCopy(o); isTraining(owner) {
+		// An MPIJob's launcher.
+		js.owner, js.queued = owner.UID, false
+	}
 	if js.queued {
 		js.main = podSetOf(o)
 	}

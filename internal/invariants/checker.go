@@ -69,7 +69,7 @@ type Checker struct {
 	pods   map[types.UID]*pod
 	nodes  map[string]*node
 	queues map[string]*queue
-	// jobSets, batch Jobs among them, and trainJobs are kept when they are
+	// jobSets, batch Jobs and training jobs among them, and trainJobs are kept when they are
 	// deleted, because their pods live a little longer.
 	jobSets   map[types.UID]*jobSet
 	trainJobs map[types.UID]*trainJob
@@ -114,7 +114,11 @@ func (c *Checker) Observe(e Event) {
 	case *batchv1.Job:
 		c.seeBatchJob(o, gone)
 	case *unstructured.Unstructured:
-		c.seeTrainJob(o, gone)
+		if o.GroupVersionKind().Group == trainingGroup {
+			c.seeTraining(o, gone)
+		} else {
+			c.seeTrainJob(o, gone)
+		}
 	}
 }
 

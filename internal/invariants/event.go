@@ -10,7 +10,7 @@ import (
 )
 
 // Event is one change of one object: a Pod, Node, Workload, ClusterQueue,
-// JobSet, batch Job, or a TrainJob as unstructured. Its resource version places it in the
+// JobSet, batch Job, or a TrainJob or training job as unstructured. Its resource version places it in the
 // history; that of a deletion is the version of the deletion.
 type Event struct {
 	// Type is Added, Modified or Deleted.

@@ -24,7 +24,7 @@ const (
 // owner object. It is what pods are known by the UID of.
 type jobSet struct {
 	ref, namespace string
-	// owner is the TrainJob that made it; empty for a JobSet of its own.
+	// owner is the TrainJob or MPIJob that made it; empty for one of its own.
 	owner     types.UID
 	queued    bool
 	suspended bool
@@ -128,6 +128,9 @@ func (c *Checker) jobOf(jobSet types.UID) (job types.UID, queued bool) {
 	if js.owner == "" {
 		return jobSet, js.queued
 	}
+	if mpiJob := c.jobSets[js.owner]; mpiJob != nil {
+		return js.owner, mpiJob.queued
+	}
 	tj := c.trainJobs[js.owner]
 	return js.owner, tj != nil && tj.queued
 }
@@ -137,6 +140,9 @@ func (c *Checker) jobRef(jobSet types.UID) string {
 	job, _ := c.jobOf(jobSet)
 	if tj := c.trainJobs[job]; tj != nil {
 		return tj.ref
+	}
+	if js := c.jobSets[job]; js != nil {
+		return js.ref
 	}
 	if js := c.jobSets[jobSet]; js != nil {
 		return js.ref

@@ -21,7 +21,8 @@ type pod struct {
 	ref, namespace string
 	// jobSet and set are what its labels say: whose pod it is, and of which
 	// replicated job. Anyone can write labels. Those of a pod of a batch Job
-	// are the Job that controls it, and its one pod set.
+	// are the Job that controls it, and its one pod set; of a training job, the
+	// type of its replicas.
 	jobSet types.UID
 	set    string
 	// alone: the pod has no owner object; it is a job itself, or its group is.
@@ -58,10 +59,10 @@ func podOf(o *corev1.Pod) *pod {
 			p.set = workload.RoleOf(o)
 		}
 	}
-	if owner := metav1.GetControllerOfNoCopy(o); p.jobSet == "" && owner != nil && owner.Kind == "Job" {
+	if owner := metav1.GetControllerOfNoCopy(o); p.jobSet == "" && owner != nil && (owner.Kind == "Job" || isTraining(owner)) {
 		p.jobSet, p.set, p.index = owner.UID, workload.MainPodSet, workload.Unnumbered
 		if _, slot, ok := workload.SlotOf(o); ok {
-			p.index = slot.Completion
+			p.set, p.index = slot.PodSet, slot.Completion
 		}
 	}
 	p.ended = p.succeeded || o.Status.Phase == corev1.PodFailed

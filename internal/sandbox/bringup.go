@@ -104,6 +104,8 @@ func (b *bringUp) parts(theirs, ours stages) []func(context.Context) error {
 		webhooksOf(theirs, "jobset"), nil, b.ca.pem)
 	add(WithTrainer, b.trainerProgram, &account{componentTrainer, "kubeflow-system", "kubeflow-trainer-controller-manager"},
 		webhooksOf(theirs, "trainer"), nil, b.ca.pem)
+	add(WithTrainingOperator, b.trainingOperatorProgram, &account{componentTrainingOperator, trainingOperatorNamespace, trainingOperatorAccount},
+		webhooksOf(theirs, "training-operator"), nil, b.ca.pem)
 	begin = append(begin, b.beginKueue(theirs)...)
 	add(WithScheduler, b.musterSchedulerProgram, &account{componentMusterScheduler, musterNamespace, componentMusterScheduler}, nil, nil, nil)
 	add(WithWebhook, b.musterWebhookProgram, &account{componentMusterWebhook, musterNamespace, componentMusterWebhook}, ours.webhooks, ours.definitions, nil)
@@ -281,6 +283,7 @@ func (b *bringUp) finish(ctx context.Context, theirs stages) error {
 	}
 	for part, object := range map[string]*unstructured.Unstructured{
 		WithJobSet: probeJobSet(), WithTrainer: probeTrainJob(), WithKueue: probeFlavor(),
+		WithTrainingOperator: probePyTorchJob(),
 	} {
 		if !b.options.Has(part) {
 			continue

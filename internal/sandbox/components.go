@@ -22,6 +22,7 @@ const (
 	componentJobSet            = "jobset"
 	componentTrainer           = "trainer"
 	componentKueue             = "kueue"
+	componentTrainingOperator  = "training-operator"
 	componentMusterScheduler   = "muster-scheduler"
 	componentMusterWebhook     = "muster-webhook"
 )
@@ -52,6 +53,7 @@ const (
 	binaryJobSet            = "jobset-controller"
 	binaryTrainer           = "trainer-controller"
 	binaryKueue             = "kueue-controller"
+	binaryTrainingOperator  = "training-operator"
 	binaryScheduler         = "scheduler"
 	binaryWebhook           = "webhook"
 	binarySandbox           = "sandbox"
@@ -63,6 +65,7 @@ func (o Options) binaries() []string {
 	for _, part := range []struct{ part, binary string }{
 		{WithJobSet, binaryJobSet}, {WithTrainer, binaryTrainer}, {WithScheduler, binaryScheduler},
 		{WithWebhook, binaryWebhook}, {WithKubeScheduler, binaryKubeScheduler}, {WithKueue, binaryKueue},
+		{WithTrainingOperator, binaryTrainingOperator},
 	} {
 		if o.Has(part.part) {
 			names = append(names, part.binary)
@@ -98,7 +101,7 @@ func (o Options) checkBinaries() error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("not built yet: %s (run \"make sandbox\", for kueue \"make sandbox-kueue\", or leave the part out with --with)", strings.Join(missing, ", "))
+	return fmt.Errorf("not built yet: %s (run \"make sandbox\", for kueue \"make sandbox-kueue\", for training-operator \"make sandbox-training-operator\", or leave the part out with --with)", strings.Join(missing, ", "))
 }
 
 func (s *setup) etcdProgram() program {

@@ -20,6 +20,8 @@ const (
 	WithWebhook       = "webhook"
 	WithKubeScheduler = "kube-scheduler"
 	WithKueue         = "kueue"
+
+	WithTrainingOperator = "training-operator"
 )
 
 // DefaultDir is the folder of a sandbox that is given none, relative to the
@@ -104,7 +106,7 @@ func (o Options) validate() error {
 	if o.GPUsPerNode < 0 || o.GPUsPerNode > 1024 {
 		errs = append(errs, fmt.Errorf("gpus-per-node is %d, want 0 to 1024", o.GPUsPerNode))
 	}
-	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler, WithKueue}
+	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler, WithKueue, WithTrainingOperator}
 	for _, part := range o.With {
 		if !slices.Contains(known, part) {
 			errs = append(errs, fmt.Errorf("with names %q, want some of %s", part, strings.Join(known, ", ")))

@@ -12,7 +12,7 @@ import (
 // UpstreamModules are the folders of the modules whose manifests the sandbox
 // needs, as "go list -m -f {{.Dir}}" prints them.
 type UpstreamModules struct {
-	JobSet, Trainer, SchedulerPlugins, Kueue string
+	JobSet, Trainer, SchedulerPlugins, Kueue, TrainingOperator string
 }
 
 // The files that RenderUpstream writes.
@@ -21,6 +21,8 @@ const (
 	upstreamTrainer  = "trainer.yaml"
 	upstreamPodGroup = "podgroup.yaml"
 	upstreamKueue    = "kueue.yaml"
+
+	upstreamTrainingOperator = "training-operator.yaml"
 )
 
 // trainerKustomization composes the parts of the Trainer's manifests that its
@@ -56,6 +58,7 @@ func RenderUpstream(modules UpstreamModules, out string) error {
 		{"the Trainer's manifests", modules.Trainer, upstreamTrainer, renderTrainer},
 		{"the PodGroup definition", modules.SchedulerPlugins, upstreamPodGroup, renderPodGroup},
 		{"Kueue's manifests", modules.Kueue, upstreamKueue, renderKueue},
+		{"the Training Operator's manifests", modules.TrainingOperator, upstreamTrainingOperator, renderTrainingOperator},
 	} {
 		if m.folder == "" {
 			continue
@@ -104,11 +107,14 @@ func loadUpstream(o Options) ([]*unstructured.Unstructured, error) {
 	if o.Has(WithKueue) {
 		names = append(names, upstreamKueue)
 	}
+	if o.Has(WithTrainingOperator) {
+		names = append(names, upstreamTrainingOperator)
+	}
 	var all []*unstructured.Unstructured
 	for _, name := range names {
 		objects, err := readObjects(filepath.Join(o.BinDir, "upstream", name))
 		if err != nil {
-			return nil, fmt.Errorf("%w (run \"make sandbox\", for kueue \"make sandbox-kueue\")", err)
+			return nil, fmt.Errorf("%w (run \"make sandbox\", for kueue \"make sandbox-kueue\", for training-operator \"make sandbox-training-operator\")", err)
 		}
 		if name != upstreamKueue {
 			for _, object := range objects {

@@ -57,10 +57,11 @@ func newNode(o Options, i int, now time.Time) *corev1.Node {
 	maps.Copy(labels, o.Labels[allNodes])
 	maps.Copy(labels, o.Labels[name])
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("64"),
-		corev1.ResourceMemory: resource.MustParse("512Gi"),
-		corev1.ResourcePods:   resource.MustParse("110"),
-		GPUResource:           *resource.NewQuantity(int64(o.GPUsPerNode), resource.DecimalSI),
+		corev1.ResourceCPU:              resource.MustParse("64"),
+		corev1.ResourceMemory:           resource.MustParse("512Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             resource.MustParse("110"),
+		GPUResource:                     *resource.NewQuantity(int64(o.GPUsPerNode), resource.DecimalSI),
 	}
 	moment := metav1.Time{Time: now}
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {

@@ -27,7 +27,7 @@ func TestNewNode(t *testing.T) {
 	for name, quantity := range node.Status.Allocatable {
 		got[string(name)] = quantity.String()
 	}
-	want := map[string]string{"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+	want := map[string]string{"cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("allocatable (-want +got):\n%s", diff)
 	}

@@ -21,10 +21,11 @@ const GPU corev1.ResourceName = "nvidia.com/gpu"
 func (c *Cluster) Node(t testing.TB, name string, gpus int64) *corev1.Node {
 	t.Helper()
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("64"),
-		corev1.ResourceMemory: resource.MustParse("512Gi"),
-		corev1.ResourcePods:   resource.MustParse("110"),
-		GPU:                   *resource.NewQuantity(gpus, resource.DecimalSI),
+		corev1.ResourceCPU:              resource.MustParse("64"),
+		corev1.ResourceMemory:           resource.MustParse("512Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             resource.MustParse("110"),
+		GPU:                             *resource.NewQuantity(gpus, resource.DecimalSI),
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
 	c.Create(t, node)

@@ -118,6 +118,10 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 	if err != nil {
 		return nil, fmt.Errorf("building the client: %w", err)
 	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(api)
+	if err != nil {
+		return nil, fmt.Errorf("building the discovery client: %w", err)
+	}
 	return scheduling.NewCore(ctx, scheduling.Config{
 		SchedulerNames: c.Profiles,
 		Unqueued:       unqueued(c),
@@ -135,6 +139,7 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		Clock:      clock.RealClock{},
 		Cache:      objects,
 		Client:     direct,
+		Discovery:  kinds,
 	}), nil
 }
 

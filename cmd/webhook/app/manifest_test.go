@@ -190,7 +190,12 @@ var (
 	jobSets   = schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
 	jobs      = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 	pods      = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	kinds     = map[schema.GroupVersionResource]string{trainJobs: "TrainJob", jobSets: "JobSet", jobs: "Job", pods: "Pod"}
+	pyTorch   = schema.GroupVersionResource{Group: "kubeflow.org", Version: "v1", Resource: "pytorchjobs"}
+	mpi       = schema.GroupVersionResource{Group: "kubeflow.org", Version: "v2beta1", Resource: "mpijobs"}
+	notebooks = schema.GroupVersionResource{Group: "kubeflow.org", Version: "v1", Resource: "notebooks"}
+	kinds     = map[schema.GroupVersionResource]string{
+		trainJobs: "TrainJob", jobSets: "JobSet", jobs: "Job", pods: "Pod", pyTorch: "PyTorchJob", mpi: "MPIJob", notebooks: "Notebook",
+	}
 )
 
 func TestOnlyWhatMayChangeIsSent(t *testing.T) {
@@ -198,6 +203,7 @@ func TestOnlyWhatMayChangeIsSent(t *testing.T) {
 		queued   = ""          // queueing.muster.dev
 		defaults = "defaults." // defaults.queueing.muster.dev
 		ofPods   = "pods."     // pods.queueing.muster.dev
+		training = "training." // training.queueing.muster.dev
 	)
 	const plain = `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"}}},{"name":"d"}]}}`
 	asks := func(resource string) string {
@@ -241,6 +247,11 @@ func TestOnlyWhatMayChangeIsSent(t *testing.T) {
 		"a queued Job of a JobSet":               {jobs, owned(named, "jobset.x-k8s.io/v1alpha2", "JobSet", controls, job(gpu)), nil},
 		"a Job of a JobSet, with GPUs":           {jobs, owned("", "jobset.x-k8s.io/v1alpha2", "JobSet", controls, job(gpu)), nil},
 		"a queued Job of another API's JobSet":   {jobs, owned(named, "example.com/v1", "JobSet", controls, job(plain)), []string{queued}},
+		"a queued Job of an MPIJob":              {jobs, owned(named, "kubeflow.org/v2beta1", "MPIJob", controls, job(gpu)), nil},
+		"a Job of an MPIJob, with GPUs":          {jobs, owned("", "kubeflow.org/v2beta1", "MPIJob", controls, job(gpu)), nil},
+		"a PyTorchJob":                           {pyTorch, `{"metadata":{},"spec":{}}`, []string{training}},
+		"a queued MPIJob":                        {mpi, queuedTrainJob, []string{training}},
+		"a Notebook":                             {notebooks, queuedTrainJob, nil},
 		"a pod with a queue":                     {pods, labelled + `{"schedulerName":"default-scheduler"}}`, []string{ofPods}},
 		"a pod with a queue and no scheduler":    {pods, labelled + `{}}`, []string{ofPods}},
 		"a pod with an empty queue name":         {pods, `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":""}},"spec":{}}`, nil},

@@ -1,0 +1,146 @@
+package scheduling
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/quota"
+)
+
+// A job that has finished may leave pods behind that go on running: the Training
+// Operator keeps the workers of a job whose master has succeeded, unless its
+// cleanPodPolicy says otherwise. What they take is charged as long as they run.
+// The rest of the job's charge and room is given up: first in the Workload, as
+// reclaimable pods, then here.
+
+// reclaimEvery is how long the pods of a finished job have to end before those
+// that are left are counted, and counted again: most end at once.
+const reclaimEvery = 5 * time.Second
+
+// reclaim is what a finished job needs that has pods on nodes.
+func (l *Ledger) reclaim(e *entry) action {
+	live, ok := e.remnant()
+	if !ok || !e.givesUp(live) {
+		return action{}
+	}
+	now := l.clock.Now()
+	if e.reclaimAt.IsZero() {
+		e.reclaimAt = now.Add(reclaimEvery)
+	}
+	if now.Before(e.reclaimAt) {
+		return action{do: doLater, after: e.reclaimAt.Sub(now)}
+	}
+	return action{do: doReclaim, live: live, reclaim: e.reclaimable(live)}
+}
+
+// remnant is how many pods of each set a job that has finished has left running;
+// ok is false for a job that has not, and where it is not known of what set a
+// pod is.
+func (e *entry) remnant() (live []int32, ok bool) {
+	if e.state != Leaving || e.job.Finish == nil || e.job.Deleting || len(e.unplaced) > 0 {
+		return nil, false
+	}
+	for _, set := range e.sets {
+		n := int32(0)
+		for _, s := range set.slots {
+			if s.occupied() {
+				n++
+			}
+		}
+		live = append(live, n)
+	}
+	return live, true
+}
+
+// givesUp says that fewer pods of a finished job are left than it is charged
+// for, or holds room for.
+func (e *entry) givesUp(live []int32) bool {
+	for i, set := range e.sets {
+		charged := int32(len(set.slots))
+		if e.live != nil {
+			charged = e.live[i]
+		}
+		if live[i] < charged || slices.ContainsFunc(set.slots, func(s *slot) bool { return s.hold != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
+// reclaimable is what a Workload says of the pods that are not left.
+func (e *entry) reclaimable(live []int32) []kueue.ReclaimablePod {
+	var out []kueue.ReclaimablePod
+	for i, set := range e.sets {
+		if n := int32(len(set.slots)) - live[i]; n > 0 {
+			out = append(out, kueue.ReclaimablePod{Name: kueue.NewPodSetReference(set.set.Name), Count: n})
+		}
+	}
+	return out
+}
+
+// usageOf is what so many pods of each set take.
+func (e *entry) usageOf(live []int32) quota.Usage {
+	usage := quota.Usage{}
+	for i, set := range e.sets {
+		for r, flavor := range e.assignment.Flavors[i] {
+			// What all pods of a set take is divisible by their number.
+			each := e.assignment.PodSetUsage[i][r] / int64(len(set.slots))
+			usage[quota.FlavorResource{Flavor: flavor, Resource: r}] += each * int64(live[i])
+		}
+	}
+	return usage
+}
+
+// restoreLive takes over from its Workload for how many pods a finished job is
+// still charged.
+func (l *Ledger) restoreLive(e *entry) {
+	if e.job.Finish == nil || len(e.workload.Status.ReclaimablePods) == 0 {
+		return
+	}
+	for _, set := range e.sets {
+		n := int32(len(set.slots))
+		for _, r := range e.workload.Status.ReclaimablePods {
+			if r.Name == kueue.NewPodSetReference(set.set.Name) {
+				n = max(0, n-r.Count)
+			}
+		}
+		e.live = append(e.live, n)
+	}
+	l.chargeLive(e)
+}
+
+// chargeLive charges the pods that are left, and no others.
+func (l *Ledger) chargeLive(e *entry) {
+	a := *e.assignment
+	a.Usage = e.usageOf(e.live)
+	e.assignment = &a
+	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
+}
+
+// reclaimed ends the charge and the holds of a finished job for all but the pods
+// that were left, after its Workload has said so.
+func (l *Ledger) reclaimed(uid types.UID, live []int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil || e.state != Leaving || len(live) != len(e.sets) {
+		return
+	}
+	e.live, e.reclaimAt = slices.Clone(live), l.clock.Now().Add(reclaimEvery)
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if !s.occupied() {
+				s.done = true
+				l.dropHold(s)
+			}
+		}
+	}
+	l.chargeLive(e)
+	l.enqueue(e)
+	l.effects.Sync(keyOf(e.job.Owner))
+	l.released(e.assignment.ClusterQueue)
+	l.roomCame(true)
+}

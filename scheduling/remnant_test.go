@@ -1,0 +1,93 @@
+package scheduling
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+func TestWhatAFinishedJobLeavesRunningIsAllThatIsCharged(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	a := s.admitted(job("a", set("master", 0, 1, 4), set("worker", 0, 3, 4)), []string{"node-0"}, []string{"node-0", "node-1", "node-1"})
+	pods := s.bindAll(pod(a, "master", 0, "m0"), pod(a, "worker", 0, "w0"), pod(a, "worker", 1, "w1"), pod(a, "worker", 2, "w2"))
+	over := with(a, func(j *workload.Job) { j.Finish = &workload.Finish{Succeeded: true} })
+	s.gone(pods[0])
+	s.gone(pods[2])
+	if got := s.read(over, nil, nil); got.do != doLater || got.after != reclaimEvery {
+		t.Fatalf("at first its pods have time to end by themselves, but: %+v", got)
+	}
+	s.clock.Step(reclaimEvery)
+	got := s.read(over, nil, nil)
+	want := []kueue.ReclaimablePod{{Name: "master", Count: 1}, {Name: "worker", Count: 1}}
+	if diff := cmp.Diff(want, got.reclaim); diff != "" || got.do != doReclaim {
+		t.Fatalf("to do %+v (-want +got):\n%s", got, diff)
+	}
+	if s.used() != 16 {
+		t.Errorf("%d GPUs are charged before the Workload says that there are fewer", s.used())
+	}
+	s.reclaimed(a.Owner.UID, got.live)
+	if s.used() != 8 || s.taken("node-0") != 4 || s.taken("node-1") != 4 {
+		t.Errorf("%d GPUs are charged, %d and %d taken on the nodes", s.used(), s.taken("node-0"), s.taken("node-1"))
+	}
+	if got := s.read(over, nil, nil); got.do != doNothing {
+		t.Errorf("it is to do more: %+v", got)
+	}
+	s.gone(pods[1])
+	if got := s.read(over, nil, nil); got.do != doLater {
+		t.Errorf("a pod that went later is to be given up later, but: %+v", got)
+	}
+	s.gone(pods[3])
+	if got := s.read(over, nil, nil); got.do != doFinish {
+		t.Errorf("it has left, and is to do %+v", got)
+	}
+	s.left(a.Owner.UID)
+	if s.used() != 0 || s.taken("node-0") != 0 || s.state(a) != Gone {
+		t.Errorf("it is %s, %d GPUs are charged, %d taken", s.state(a), s.used(), s.taken("node-0"))
+	}
+}
+
+func TestAJobThatIsStoppedIsChargedWhole(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	a := s.admitted(job("a", set("worker", 0, 2, 4)), []string{"node-0", "node-1"})
+	pods := s.bindAll(pod(a, "worker", 0, "w0"), pod(a, "worker", 1, "w1"))
+	s.stop(a, eviction{reason: kueue.WorkloadDeactivated, message: "test"})
+	s.stopped(a.Owner.UID)
+	s.gone(pods[0])
+	s.clock.Step(2 * reclaimEvery)
+	if got := s.read(suspended(a), nil, nil); got.do != doNothing || s.used() != 8 {
+		t.Errorf("to do %+v with %d GPUs charged", got, s.used())
+	}
+}
+
+func TestARestartChargesWhatAFinishedJobHasLeftRunning(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	a := s.admitted(job("a", set("master", 0, 1, 4), set("worker", 0, 3, 4)), []string{"node-0"}, []string{"node-0", "node-1", "node-1"})
+	wl := s.workloadOfJob(a, isTrue(kueue.WorkloadAdmitted), s.admissionWritten(a), func(wl *kueue.Workload) {
+		wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "master", Count: 1}}
+	})
+	over := with(a, func(j *workload.Job) { j.Finish = &workload.Finish{Succeeded: true} })
+	after := testScene(t, 16, 8, 8)
+	for i, node := range []string{"node-0", "node-1", "node-1"} {
+		after.confirm(onNode(pod(a, "worker", int32(i), "w"+string(rune('0'+i))), node))
+	}
+	after.restore(over, wl, nil)
+	if after.used() != 12 {
+		t.Errorf("%d GPUs are charged", after.used())
+	}
+	after.read(over, wl, nil)
+	after.clock.Step(reclaimEvery)
+	got := after.read(over, wl, nil)
+	if diff := cmp.Diff(wl.Status.ReclaimablePods, got.reclaim); diff != "" || got.do != doReclaim {
+		t.Fatalf("the master's room is to be given up again, but %+v (-want +got):\n%s", got, diff)
+	}
+	after.reclaimed(a.Owner.UID, got.live)
+	if after.used() != 12 || after.taken("node-0") != 4 || after.taken("node-1") != 8 {
+		t.Errorf("%d GPUs are charged, %d and %d taken on the nodes", after.used(), after.taken("node-0"), after.taken("node-1"))
+	}
+	if got := after.read(over, wl, nil); got.do != doNothing {
+		t.Errorf("it is to do more: %+v", got)
+	}
+}
