@@ -94,7 +94,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		e.stale = !sameSize(e.job, job)
 		job = l.keepAdmitted(e, job)
 	} else {
-		e.stale = false
+		e.stale, e.wants = false, nil
 		changed = changed || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
@@ -103,6 +103,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		l.wakeAll(e)
 	}
 	l.endSlots(e)
+	l.resize(e)
 	if e.workload != nil && e.workload.Spec.Priority != nil {
 		changed = changed || e.priority != *e.workload.Spec.Priority
 		e.priority = *e.workload.Spec.Priority
@@ -148,8 +149,16 @@ func deactivatedBecause(wl *kueue.Workload) string {
 // it was admitted with: what is charged and held stands until the job leaves.
 // A job that asks for something else now is stopped, and admitted anew.
 func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
-	if sameSize(e.job, job) {
+	e.wants = nil
+	switch {
+	case sameSize(e.job, job):
+		if job.Elastic {
+			e.wants = countsOf(job)
+		}
 		return keepRendered(e.job, job)
+	case otherCounts(e.job, job):
+		e.wants = countsOf(job)
+		return keepRendered(e.job, withCounts(job, countsOf(e.job)))
 	}
 	if job.Gated && job.Queue == e.job.Queue {
 		// Its pods come and go one by one.

@@ -62,6 +62,14 @@ type entry struct {
 	// while there is none.
 	lateSince time.Time
 
+	// wants are the numbers of pods that an elastic job asks for by now, by pod
+	// set; nil where they are those that it was admitted with.
+	wants []int32
+	// grewAt is what had happened when it was last refused more pods, and
+	// cannotGrow why, nil if it was not.
+	grewAt     moves
+	cannotGrow *reason.Reason
+
 	// resumed: the owner was resumed since the job was admitted.
 	resumed  bool
 	eviction *eviction

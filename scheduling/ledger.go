@@ -43,6 +43,8 @@ type Ledger struct {
 	namespaces map[string]map[string]string
 	// waits is the jobs that wait, kept by enqueue.
 	waits waitlist
+	// growing are the admitted jobs that ask for more pods than they have.
+	growing map[types.UID]*entry
 	// away are the nodes that do not take pods for now; nodeMoves counts how
 	// often one went away or came back.
 	away      map[string]*absence
@@ -116,6 +118,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		sitters:    map[types.UID]*entry{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
+		growing:    map[types.UID]*entry{},
 		away:       map[string]*absence{},
 		overfull:   map[string]*breach{},
 		topologies: map[string]struct{}{},

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,9 @@ type Job struct {
 	// OtherPodOwners are further UIDs by which some of its pods name it: those
 	// of Jobs that its controller makes for them.
 	OtherPodOwners []types.UID
+	// Elastic says that the owner may have more or fewer pods in a set while it
+	// runs, without starting anew.
+	Elastic bool
 
 	Created time.Time
 	// Suspended says that the owner creates no pods now, and of a Gated job that
@@ -115,6 +119,15 @@ func (j *Job) PodOwners() []types.UID {
 		return j.OtherPodOwners
 	}
 	return append([]types.UID{j.PodOwnerUID}, j.OtherPodOwners...)
+}
+
+// Own is a slot that a pod of podOwner names, as the job has it: a Job that
+// submits a RayJob makes pods of one set, which do not know which.
+func (j *Job) Own(podOwner types.UID, s Slot) Slot {
+	if s.PodSet == MainPodSet && j.PodSet(submitterPodSet) != nil && slices.Contains(j.OtherPodOwners, podOwner) {
+		s.PodSet = submitterPodSet
+	}
+	return s
 }
 
 // PodSet returns the pod set of that name, or nil.
