@@ -160,7 +160,7 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 		e.wants = countsOf(job)
 		return keepRendered(e.job, withCounts(job, countsOf(e.job)))
 	}
-	if job.Gated && job.Queue == e.job.Queue {
+	if job.Gated && job.Queue == e.job.Queue && (!job.Templated || !job.Suspended || len(job.PodSets) == 0) {
 		// Its pods come and go one by one.
 		kept := *job
 		kept.PodSets = e.job.PodSets

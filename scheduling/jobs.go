@@ -135,7 +135,7 @@ func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.Namesp
 // be in memory twice.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
 	switch kind.New().(type) {
-	case *corev1.Pod, *workload.PodGroup:
+	case *corev1.Pod, *workload.PodGroup, *workload.Replica:
 		return j.current(ctx, kind, key)
 	}
 	return j.find(kind, func(obj client.Object) error { return j.reader.Get(ctx, key, obj) })

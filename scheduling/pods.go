@@ -170,6 +170,27 @@ func (l *Ledger) groupChanged(key types.NamespacedName) {
 	}
 }
 
+// replicasChanged has the replicas of a LeaderWorkerSet that has changed read
+// again.
+func (l *Ledger) replicasChanged(set types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changed := map[types.UID]workload.Owner{}
+	for uid := range l.jobs {
+		if owner, ok := workload.ReplicaOfSet(uid, set); ok {
+			changed[uid] = owner
+		}
+	}
+	for uid := range l.strays {
+		if owner, ok := workload.ReplicaOfSet(uid, set); ok {
+			changed[uid] = owner
+		}
+	}
+	for _, owner := range changed {
+		l.effects.Sync(keyOf(owner))
+	}
+}
+
 // reread has a job read again whose pods are all that there is of it.
 func (l *Ledger) reread(e *entry) {
 	if e.job.Gated {

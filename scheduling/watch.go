@@ -149,6 +149,10 @@ func (j *Jobs) sources() []source {
 	group.SetGroupVersionKind(workload.PodGroupGVK)
 	groupChanged := func(o *metav1.PartialObjectMetadata) { l.groupChanged(client.ObjectKeyFromObject(o)) }
 	out = append(out, source{workload.PodGroupGVK, group, handler(func(_, o *metav1.PartialObjectMetadata) { groupChanged(o) }, groupChanged), notNeeded})
+	replicas := &metav1.PartialObjectMetadata{}
+	replicas.SetGroupVersionKind(workload.ReplicaGVK)
+	replicasChanged := func(o *metav1.PartialObjectMetadata) { l.replicasChanged(client.ObjectKeyFromObject(o)) }
+	out = append(out, source{workload.ReplicaGVK, replicas, handler(func(_, o *metav1.PartialObjectMetadata) { replicasChanged(o) }, replicasChanged), notNeeded})
 	for gk, k := range j.kinds {
 		_, assembled := k.(workload.Assembler)
 		if assembled || gk == corev1.SchemeGroupVersion.WithKind("Pod").GroupKind() || slices.ContainsFunc(out, func(s source) bool { return s.gvk.GroupKind() == gk }) {

@@ -51,6 +51,7 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 			scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
 		}
 	}
+	scheme.AddKnownTypeWithName(ReplicaGVK, &unstructured.Unstructured{})
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -53,6 +54,12 @@ type Job struct {
 	// ones.
 	Gated bool
 	Pods  []*corev1.Pod
+	// Templated says that the pod sets of a Gated job are those of the templates
+	// that its pods are made from, and not read from the pods themselves.
+	Templated bool
+	// WorkloadOwner owns the job's Workload where the Owner is no object of its
+	// own, nor pods that make up a group.
+	WorkloadOwner *metav1.OwnerReference
 	// Deleting says that the owner has a deletion timestamp.
 	Deleting bool
 	// Finish is set once the owner has succeeded or failed for good.

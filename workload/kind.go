@@ -61,7 +61,7 @@ type Options struct {
 // Kinds are the kinds of owners that Muster manages.
 func Kinds(o Options) []Kind {
 	kinds := []Kind{
-		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, rayJobKind{o}, rayClusterKind{o}, podKind{o},
+		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, rayJobKind{o}, rayClusterKind{o}, replicaKind{o}, podKind{o},
 		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
 		newMPIJobKind(o),
 	}

@@ -45,9 +45,13 @@ func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
 	if !ok {
 		return "", Slot{}, false
 	}
-	slot = Slot{Completion: Unnumbered}
-	if owner.GroupVersionKind == podGVK {
+	switch owner.GroupVersionKind {
+	case podGVK:
 		slot = Slot{PodSet: MainPodSet}
+	case ReplicaGVK:
+		_, slot, _ = replicaOf(pod)
+	default:
+		slot = Slot{Completion: Unnumbered}
 	}
 	return owner.UID, slot, true
 }

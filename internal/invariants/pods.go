@@ -55,7 +55,9 @@ func podOf(o *corev1.Pod) *pod {
 	if owner, alone := workload.PodJob(o); alone {
 		p.alone, p.jobSet = true, owner.UID
 		p.set = string(kueue.DefaultPodSetName)
-		if owner.UID != o.UID {
+		if _, slot, _ := workload.SlotOf(o); slot.PodSet != "" {
+			p.set = slot.PodSet
+		} else {
 			p.set = workload.RoleOf(o)
 		}
 	}
