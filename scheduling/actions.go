@@ -74,6 +74,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 			e.requeueAt = requeueAt(wl)
 			e.said = saidBefore(wl, l.clock.Now())
 			l.jobs[job.Owner.UID] = e
+			l.keeps(job)
 		}
 	}
 	l.update(e, job, wl, no)
@@ -81,6 +82,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 		e = l.takeOverLate(e)
 	}
 	l.enqueue(e)
+	l.succeedIn(e)
 	return l.want(e)
 }
 

@@ -272,6 +272,7 @@ func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
 			return fmt.Errorf("finishing Workload %s: %w", key, err)
 		}
 	}
+	j.keepPlace(ctx, job)
 	j.ledger.left(job.Owner.UID)
 	return nil
 }
@@ -284,6 +285,7 @@ func (j *Jobs) deleteWorkload(ctx context.Context, job *workload.Job) error {
 	if err := j.client.Delete(ctx, wl); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Workload %s: %w", klog.KObj(wl), err)
 	}
+	j.keepPlace(ctx, job)
 	j.ledger.left(job.Owner.UID)
 	return nil
 }

@@ -82,6 +82,9 @@ type entry struct {
 	live []int32
 	// reclaimAt is when that may change next; zero before it has been asked.
 	reclaimAt time.Time
+	// keptUntil is until when the place of a job that has ended is kept for its
+	// keeper's next pod; zero if it is not.
+	keptUntil time.Time
 }
 
 // eviction is why and how a job is being stopped.

@@ -189,6 +189,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	}
 	before := l.jobs[job.Owner.UID]
 	l.jobs[job.Owner.UID] = e
+	l.keeps(job)
 	if before != nil {
 		// It was read as a waiting one.
 		e.podOwners = before.podOwners

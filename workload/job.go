@@ -60,6 +60,9 @@ type Job struct {
 	// WorkloadOwner owns the job's Workload where the Owner is no object of its
 	// own, nor pods that make up a group.
 	WorkloadOwner *metav1.OwnerReference
+	// Keeper replaces the job, which is a pod, by another one when it goes; zero
+	// for other jobs.
+	Keeper Keeper
 	// Deleting says that the owner has a deletion timestamp.
 	Deleting bool
 	// Finish is set once the owner has succeeded or failed for good.

@@ -39,7 +39,7 @@ func (k podKind) Read(ctx context.Context, r client.Reader, obj client.Object) (
 	}
 	job := newJob(podGVK, pod)
 	job.Queue, job.Gated, job.Pods = queue, true, []*corev1.Pod{pod}
-	job.PodOwnerUID = pod.UID
+	job.PodOwnerUID, job.Keeper = pod.UID, KeeperOf(pod)
 	job.Suspended = pod.Spec.NodeName == ""
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded:
