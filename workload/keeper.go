@@ -1,13 +1,17 @@
 package workload
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Keeper is a controller that keeps a number of pods, each of which is a job of
@@ -16,6 +20,28 @@ import (
 type Keeper struct {
 	Kind string
 	types.NamespacedName
+}
+
+// inherit gives a pod that names no queue, and would be sent to the default one,
+// the queue and the priority class of its keeper.
+func (o Options) inherit(ctx context.Context, r client.Reader, job *Job, k Keeper, pod *corev1.Pod) error {
+	if job.Queue != "" || k == (Keeper{}) || !o.SchedulerNames.Has(pod.Spec.SchedulerName) {
+		return nil
+	}
+	keeper := &metav1.PartialObjectMetadata{}
+	keeper.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(k.Kind))
+	err := r.Get(ctx, k.NamespacedName, keeper)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading %s %s: %w", k.Kind, k.NamespacedName, err)
+	}
+	job.Queue = keeper.Labels[QueueLabel]
+	if job.PriorityClass == "" {
+		job.PriorityClass = keeper.Labels[PriorityClassLabel]
+	}
+	return nil
 }
 
 // KeeperOf is the keeper of a pod, as far as the pod itself tells: the
