@@ -44,6 +44,8 @@ type Jobs struct {
 	// watched are the kinds that the Ledger learns from; the process that
 	// leads has heard all of them as of its beginning.
 	watched []listened
+	// experiments is what was said of Experiments.
+	experiments experiments
 	// unmanaged is what was measured last of GPUs that are charged to nobody.
 	unmanaged map[unmanagedIn]int64
 	// claimNews is for how many more ticks jobs with claims are to be tried.
