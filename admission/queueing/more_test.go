@@ -19,7 +19,9 @@ func TestDecideOfRayAndOfWhatServes(t *testing.T) {
 		suspend = `{"op":"add","path":"/spec/suspend","value":true}`
 		gpu     = `"containers":[{"resources":{"limits":{"nvidia.com/gpu":"1"}}}]`
 	)
-	stamp := func(path string) string { return `{"op":"add","path":"/spec/` + path + `/spec/schedulerName","value":"muster"}` }
+	stamp := func(path string) string {
+		return `{"op":"add","path":"/spec/` + path + `/spec/schedulerName","value":"muster"}`
+	}
 	for name, tc := range map[string]struct {
 		kind         schema.GroupKind
 		object       string
