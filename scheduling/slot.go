@@ -276,7 +276,7 @@ func (s *setSlots) end(ended *workload.Ended) []*slot {
 			done = append(done, sl)
 		}
 	}
-	if ended.Indices != nil {
+	if ended.Indices != nil && !s.resized {
 		for _, i := range ended.Indices {
 			if int(i) < len(s.slots) {
 				mark(s.slots[i])
