@@ -98,6 +98,7 @@ func (l *Ledger) resize(e *entry) {
 	}
 	if changed {
 		e.replanned++
+		l.enqueue(e)
 		l.effects.Write(e.job.Owner.UID)
 	}
 	if e.missesPods() {
