@@ -74,6 +74,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 			e.requeueAt = requeueAt(wl)
 			e.said = saidBefore(wl, l.clock.Now())
 			l.jobs[job.Owner.UID] = e
+			l.keeps(job)
 		}
 	}
 	l.update(e, job, wl, no)
@@ -81,6 +82,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 		e = l.takeOverLate(e)
 	}
 	l.enqueue(e)
+	l.succeedIn(e)
 	return l.want(e)
 }
 
@@ -94,7 +96,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		e.stale = !sameSize(e.job, job)
 		job = l.keepAdmitted(e, job)
 	} else {
-		e.stale = false
+		e.stale, e.wants = false, nil
 		changed = changed || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
@@ -103,6 +105,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		l.wakeAll(e)
 	}
 	l.endSlots(e)
+	l.resize(e)
 	if e.workload != nil && e.workload.Spec.Priority != nil {
 		changed = changed || e.priority != *e.workload.Spec.Priority
 		e.priority = *e.workload.Spec.Priority
@@ -148,10 +151,18 @@ func deactivatedBecause(wl *kueue.Workload) string {
 // it was admitted with: what is charged and held stands until the job leaves.
 // A job that asks for something else now is stopped, and admitted anew.
 func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
-	if sameSize(e.job, job) {
+	e.wants = nil
+	switch {
+	case sameSize(e.job, job):
+		if job.Elastic {
+			e.wants = countsOf(job)
+		}
 		return keepRendered(e.job, job)
+	case otherCounts(e.job, job):
+		e.wants = countsOf(job)
+		return keepRendered(e.job, withCounts(job, countsOf(e.job)))
 	}
-	if job.Gated && job.Queue == e.job.Queue {
+	if job.Gated && job.Queue == e.job.Queue && (!job.Templated || !job.Suspended || len(job.PodSets) == 0) {
 		// Its pods come and go one by one.
 		kept := *job
 		kept.PodSets = e.job.PodSets

@@ -32,10 +32,14 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 	if e == nil || (e.state != Admitting && e.state != Admitted) || e.workload == nil {
 		return admission{}, false
 	}
-	a := admission{job: e.job, workload: e.workload, assignment: e.assignment, state: e.state, replanned: e.replanned}
+	a := admission{workload: e.workload, state: e.state, replanned: e.replanned}
+	a.job, a.assignment = e.remaining()
 	for _, set := range e.sets {
 		var nodes []string
 		for _, s := range set.slots {
+			if s.surplus {
+				continue
+			}
 			if s.node == "" && !s.done {
 				// A lost slot is written when it has a node again.
 				return admission{}, false
@@ -103,6 +107,7 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 	case e.state == Admitted:
 		if result == wrote && replanned == e.replanned {
 			l.nodesWritten(e)
+			l.dropSurplus(e)
 		}
 		return false
 	case result == unknown:
@@ -119,6 +124,7 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 		if e.lost() {
 			l.replan(e)
 		}
+		l.resize(e)
 		l.effects.Report()
 		return true
 	}

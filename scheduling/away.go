@@ -250,4 +250,6 @@ func (l *Ledger) desert(e *entry, s *slot) {
 	s.pod, s.bound = nil, false
 	l.lose(e, s)
 	l.place(e)
+	// A replacement may have its node already, from others.
+	l.enqueue(e)
 }

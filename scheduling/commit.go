@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -69,7 +71,11 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 		return nil
 	case result == wrote:
 		if a.state == Admitted && !equality.Semantic.DeepEqual(a.workload.Status.Admission, wl.Status.Admission) {
-			j.note(a.job, "Replanned", "some of its pods have other nodes now: "+a.message)
+			if resized(a.workload.Status.Admission, wl.Status.Admission) {
+				j.note(a.job, "Resized", "it has other numbers of pods now: "+a.message)
+			} else {
+				j.note(a.job, "Replanned", "some of its pods have other nodes now: "+a.message)
+			}
 		}
 		return nil
 	case result == refused && a.state == Admitting:
@@ -78,6 +84,13 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	default:
 		return fmt.Errorf("writing the admission of Workload %s: %w", klog.KObj(a.workload), err)
 	}
+}
+
+// resized says that two admissions are for different numbers of pods.
+func resized(a, b *kueue.Admission) bool {
+	return a != nil && b != nil && !slices.EqualFunc(a.PodSetAssignments, b.PodSetAssignments, func(x, y kueue.PodSetAssignment) bool {
+		return ptr.Equal(x.Count, y.Count)
+	})
 }
 
 // waitsSince is since when a job that is being admitted has waited: what it ran
@@ -259,6 +272,7 @@ func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
 			return fmt.Errorf("finishing Workload %s: %w", key, err)
 		}
 	}
+	j.keepPlace(ctx, job)
 	j.ledger.left(job.Owner.UID)
 	return nil
 }
@@ -271,6 +285,7 @@ func (j *Jobs) deleteWorkload(ctx context.Context, job *workload.Job) error {
 	if err := j.client.Delete(ctx, wl); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Workload %s: %w", klog.KObj(wl), err)
 	}
+	j.keepPlace(ctx, job)
 	j.ledger.left(job.Owner.UID)
 	return nil
 }

@@ -106,7 +106,7 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 			klog.FromContext(ctx).Error(err, "The cache of queues and jobs has stopped")
 		}
 	}()
-	for _, s := range c.jobs.sources() {
+	for _, s := range c.jobs.sources(ctx) {
 		h := newHeard()
 		s.handler = h.handler(s.handler)
 		c.jobs.watched = append(c.jobs.watched, listened{source: s, heard: h})

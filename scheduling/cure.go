@@ -209,7 +209,7 @@ func (l *Ledger) roomCame(gpus bool) {
 	if gpus {
 		w.gpusMoved, w.gpuNews = true, true
 	}
-	if len(w.due.items) > 0 || len(w.lost) > 0 || (gpus && len(w.gpus) > 0) {
+	if len(w.due.items) > 0 || len(w.lost) > 0 || len(l.growing) > 0 || (gpus && len(w.gpus) > 0) {
 		l.effects.Admit()
 	}
 }

@@ -185,7 +185,7 @@ func (e *entry) uncreated() bool {
 	due := e.due()
 	for _, set := range e.sets {
 		for _, s := range set.slots {
-			if due[set.set.Phase] && s.pod == nil && !s.done {
+			if due[set.set.Phase] && s.pod == nil && !s.done && !s.surplus {
 				return true
 			}
 		}

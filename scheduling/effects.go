@@ -99,7 +99,7 @@ func (a *asyncEffects) Note(job *workload.Job, why, message string) {
 // Sync has a job read. The pods of a group are listed from the API, so what
 // happens to them at about the same time is read at once.
 func (a *asyncEffects) Sync(key JobKey) {
-	if key.Kind == workload.PodGroupGVK.Kind {
+	if key.Kind == workload.PodGroupGVK.Kind || key.Kind == workload.ReplicaGVK.Kind {
 		a.jobs.AddAfter(key, groupSoon)
 		return
 	}

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,13 +63,18 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 	changed := have.DeepCopy()
 	owners := workload.AddOwners(changed, job)
 	admitted := isAdmitted(have)
-	if !owners && (admitted || matches(have, want, job)) {
+	resized := admitted && job.Elastic && !job.Suspended && sameSets(have, want) && !workload.SamePodSets(have, job)
+	if !owners && !resized && (admitted || matches(have, want, job)) {
 		return have, nil, nil
+	}
+	if resized {
+		// What it has is in the status.
+		changed.Spec.PodSets = want.Spec.PodSets
 	}
 	if admitted {
 		// What is admitted stays as it is.
 		if err := j.client.Update(ctx, changed); err != nil {
-			return nil, nil, fmt.Errorf("adding owners to Workload %s: %w", klog.KObj(want), err)
+			return nil, nil, fmt.Errorf("updating the admitted Workload %s: %w", klog.KObj(want), err)
 		}
 		return changed, nil, nil
 	}
@@ -79,6 +85,12 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 		return nil, nil, fmt.Errorf("updating Workload %s to its job: %w", klog.KObj(want), err)
 	}
 	return changed, nil, nil
+}
+
+// sameSets says that two versions of a Workload have the same pod sets, except
+// for the numbers of pods.
+func sameSets(a, b *kueue.Workload) bool {
+	return slices.EqualFunc(a.Spec.PodSets, b.Spec.PodSets, func(x, y kueue.PodSet) bool { return x.Name == y.Name })
 }
 
 // matches says that the spec of a Workload is what its job asks for.

@@ -62,6 +62,14 @@ type entry struct {
 	// while there is none.
 	lateSince time.Time
 
+	// wants are the numbers of pods that an elastic job asks for by now, by pod
+	// set; nil where they are those that it was admitted with.
+	wants []int32
+	// grewAt is what had happened when it was last refused more pods, and
+	// cannotGrow why, nil if it was not.
+	grewAt     moves
+	cannotGrow *reason.Reason
+
 	// resumed: the owner was resumed since the job was admitted.
 	resumed  bool
 	eviction *eviction
@@ -74,6 +82,9 @@ type entry struct {
 	live []int32
 	// reclaimAt is when that may change next; zero before it has been asked.
 	reclaimAt time.Time
+	// keptUntil is until when the place of a job that has ended is kept for its
+	// keeper's next pod; zero if it is not.
+	keptUntil time.Time
 }
 
 // eviction is why and how a job is being stopped.

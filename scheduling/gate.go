@@ -97,7 +97,7 @@ func (l *Ledger) Reserve(pod *corev1.Pod) (wait bool, release []types.UID) {
 	s.reserved = true
 	for o := range e.group(s.group()) {
 		switch {
-		case o.done || o.bound:
+		case o.done || o.surplus || o.bound:
 		case !o.reserved:
 			return true, nil
 		case o != s:

@@ -44,6 +44,8 @@ type Jobs struct {
 	// watched are the kinds that the Ledger learns from; the process that
 	// leads has heard all of them as of its beginning.
 	watched []listened
+	// experiments is what was said of Experiments.
+	experiments experiments
 	// unmanaged is what was measured last of GPUs that are charged to nobody.
 	unmanaged map[unmanagedIn]int64
 	// claimNews is for how many more ticks jobs with claims are to be tried.
@@ -135,7 +137,7 @@ func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.Namesp
 // be in memory twice.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
 	switch kind.New().(type) {
-	case *corev1.Pod, *workload.PodGroup:
+	case *corev1.Pod, *workload.PodGroup, *workload.Replica:
 		return j.current(ctx, kind, key)
 	}
 	return j.find(kind, func(obj client.Object) error { return j.reader.Get(ctx, key, obj) })

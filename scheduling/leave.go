@@ -75,11 +75,23 @@ func (l *Ledger) leave(e *entry, message string) {
 func (l *Ledger) left(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.jobs[uid]
-	if e == nil {
-		return
+	if e := l.jobs[uid]; e != nil {
+		l.depart(e)
 	}
+}
+
+// depart is left for a job of the Ledger. The place of a pod that is replaced by
+// another one passes to that one, or is kept for it.
+func (l *Ledger) depart(e *entry) {
+	uid := e.job.Owner.UID
 	if e.state == Leaving && !e.occupied() {
+		heir, place := l.heirOf(e), ""
+		switch {
+		case heir != nil:
+			place = e.sets[0].slots[0].node
+		case l.isKept(e):
+			return
+		}
 		ev := evReleased
 		if e.ended {
 			ev = evReleasedEnded
@@ -88,14 +100,17 @@ func (l *Ledger) left(uid types.UID) {
 		l.dropHolds(e)
 		l.quota.Release(uid)
 		l.unseat(e)
-		queue := e.assignment.ClusterQueue
+		assignment := e.assignment
 		e.assignment, e.lateSince, e.tried, e.live, e.reclaimAt = nil, time.Time{}, 0, nil, time.Time{}
 		e.requeueAt = requeueAt(e.workload)
 		l.enqueue(e)
 		if e.stale {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
-		l.released(queue)
+		if heir != nil {
+			l.inherit(heir, assignment, place)
+		}
+		l.released(assignment.ClusterQueue)
 		l.roomCame(true)
 	}
 	if e.state == Gone {
@@ -107,6 +122,7 @@ func (l *Ledger) left(uid types.UID) {
 func (l *Ledger) forget(e *entry) {
 	uid := e.job.Owner.UID
 	delete(l.jobs, uid)
+	l.unkeeps(e.job)
 	for _, owner := range e.podOwners {
 		if l.podOwners[owner] == uid {
 			delete(l.podOwners, owner)

@@ -43,6 +43,10 @@ type Ledger struct {
 	namespaces map[string]map[string]string
 	// waits is the jobs that wait, kept by enqueue.
 	waits waitlist
+	// growing are the admitted jobs that ask for more pods than they have.
+	growing map[types.UID]*entry
+	// kept are the jobs that are pods of a keeper, by it.
+	kept map[workload.Keeper]map[types.UID]struct{}
 	// away are the nodes that do not take pods for now; nodeMoves counts how
 	// often one went away or came back.
 	away      map[string]*absence
@@ -116,6 +120,8 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		sitters:    map[types.UID]*entry{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		namespaces: map[string]map[string]string{},
+		growing:    map[types.UID]*entry{},
+		kept:       map[workload.Keeper]map[types.UID]struct{}{},
 		away:       map[string]*absence{},
 		overfull:   map[string]*breach{},
 		topologies: map[string]struct{}{},
@@ -240,6 +246,11 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	if no != nil || !sameFlavors(a, want) {
 		return fmt.Errorf("quota changed while %s was planned", e)
 	}
+	return l.commit(e, a, plan, classes)
+}
+
+// commit charges a job and holds its slots on the nodes given.
+func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment, classes []class) error {
 	e.assignment = a
 	l.unseat(e)
 	for i, ps := range e.job.PodSets {

@@ -78,6 +78,7 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 					o.finish()
 				}
 			}),
+			"resize": w.withOwner(func(t *rapid.T, o *owner) { w.resize(o, int32(rapid.IntRange(1, 4).Draw(t, "pods"))); w.pass() }),
 			"delete": w.withOwner(func(_ *rapid.T, o *owner) { o.exists = false }),
 			"lose a node": func(t *rapid.T) {
 				w.loseNode(rapid.SampledFrom([]string{"node-0", "node-1", "node-2"}).Draw(t, "node"))
@@ -245,7 +246,7 @@ func (w *world) checkSlots(t *rapid.T, e *entry, held map[types.UID]bool) {
 	for _, set := range e.sets {
 		for i, s := range set.slots {
 			is := 0
-			for _, yes := range []bool{s.hold != nil, s.occupied(), s.done, s.lost() && s.hold == nil && !s.occupied()} {
+			for _, yes := range []bool{s.hold != nil, s.occupied(), s.done, (s.lost() || (s.surplus && !s.done)) && s.hold == nil && !s.occupied()} {
 				if yes {
 					is++
 				}
@@ -286,7 +287,7 @@ func (w *world) checkAPI(t *rapid.T) {
 				t.Fatalf("pod %s may enter for %s, which is away", p.Name, at.node)
 			}
 			for s := range e.group(e.seats[p.UID].group()) {
-				if s.pod == nil && !s.done {
+				if s.pod == nil && !s.done && !s.surplus {
 					t.Fatalf("pod %s may enter before slot %s/%d has its pod", p.Name, s.set.set.Name, s.index)
 				}
 			}

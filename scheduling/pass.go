@@ -30,14 +30,18 @@ func (c *Cycle) Pass(ctx context.Context) (more bool) {
 	p.late = c.ledger.late(p.start)
 	defer func() { metrics.PassSeconds.Observe(c.ledger.clock.Since(p.start).Seconds()) }()
 	defer p.putBack()
-	if err := p.run(); err != nil {
+	err := p.run()
+	if err == nil {
+		err = p.grow()
+	}
+	if err != nil {
 		klog.FromContext(ctx).Error(err, "Refreshing the snapshot for an admission pass")
 		return true
 	}
 	c.ledger.mu.Lock()
 	defer c.ledger.mu.Unlock()
 	l := c.ledger
-	return l.next() != nil || len(p.aside) > 0 || (len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
+	return l.next() != nil || len(p.aside) > 0 || l.growthDue() || (len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
 }
 
 // pass is one admission pass.

@@ -61,7 +61,9 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 	var lines []pendingLine
 	for i, e := range l.waits.first(queues) {
 		if why := l.whyPending(e, now, i+1); why != nil && !tooEarly(e, now) {
-			lines = append(lines, e.line(*why))
+			said := *why
+			said.Message += l.surgeHint(e)
+			lines = append(lines, e.line(said))
 		}
 		first[e] = struct{}{}
 	}

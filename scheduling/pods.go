@@ -66,12 +66,12 @@ func asksAnew(pod *corev1.Pod) bool {
 
 // slotIn is the slot that a pod names, in which a group's pod is found by its
 // role. Roles cost a hash, so it is not for the gate.
-func slotIn(pod *corev1.Pod) (workload.Slot, bool) {
-	_, w, ok := workload.SlotOf(pod)
+func (e *entry) slotIn(pod *corev1.Pod) (workload.Slot, bool) {
+	owner, w, ok := workload.SlotOf(pod)
 	if ok && w.PodSet == "" {
 		w.PodSet = workload.RoleOf(pod)
 	}
-	return w, ok
+	return e.job.Own(owner, w), ok
 }
 
 // Seen records a pod that waits to be bound. It is told by an informer's
@@ -166,6 +166,27 @@ func (l *Ledger) groupChanged(key types.NamespacedName) {
 	// queue now.
 	uid, known := l.podOwners[owner.UID]
 	if strays || l.jobs[owner.UID] != nil || (known && uid == "") {
+		l.effects.Sync(keyOf(owner))
+	}
+}
+
+// replicasChanged has the replicas of a LeaderWorkerSet that has changed read
+// again.
+func (l *Ledger) replicasChanged(set types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	changed := map[types.UID]workload.Owner{}
+	for uid := range l.jobs {
+		if owner, ok := workload.ReplicaOfSet(uid, set); ok {
+			changed[uid] = owner
+		}
+	}
+	for uid := range l.strays {
+		if owner, ok := workload.ReplicaOfSet(uid, set); ok {
+			changed[uid] = owner
+		}
+	}
+	for _, owner := range changed {
 		l.effects.Sync(keyOf(owner))
 	}
 }
@@ -354,7 +375,7 @@ func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 	if e == nil {
 		return
 	}
-	if w, ok := slotIn(pod); ok {
+	if w, ok := e.slotIn(pod); ok {
 		if set := e.set(w.PodSet); set != nil && e.counts(set) {
 			l.endSlots(e)
 			return

@@ -26,7 +26,7 @@ func (l *Ledger) sawReady(e *entry, s *slot) {
 
 // hasBeenReady says that a pod of the slot has been ready, or has succeeded,
 // since the admission.
-func (s *slot) hasBeenReady() bool { return s.wasReady || s.done }
+func (s *slot) hasBeenReady() bool { return s.wasReady || s.done || s.surplus }
 
 // credit has a slot count as ready whose pod has succeeded and is followed by
 // another; where pods share slots, any slot that has had no ready pod yet.
@@ -48,7 +48,7 @@ func (s *setSlots) credit(w workload.Slot) {
 // started says that all pods of a phase are on their nodes, or have succeeded.
 func (e *entry) started(phase int) bool {
 	for _, set := range e.phase(phase) {
-		if slices.ContainsFunc(set.slots, func(s *slot) bool { return !s.bound && !s.done }) {
+		if slices.ContainsFunc(set.slots, func(s *slot) bool { return !s.bound && !s.done && !s.surplus }) {
 			return false
 		}
 	}

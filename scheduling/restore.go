@@ -189,6 +189,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	}
 	before := l.jobs[job.Owner.UID]
 	l.jobs[job.Owner.UID] = e
+	l.keeps(job)
 	if before != nil {
 		// It was read as a waiting one.
 		e.podOwners = before.podOwners
@@ -264,6 +265,9 @@ func asAdmitted(job *workload.Job, wl *kueue.Workload) *workload.Job {
 	if admittedWith(job, wl.Status.Admission) {
 		return job
 	}
+	if counts := admittedCounts(job, wl.Status.Admission); counts != nil && job.Elastic {
+		return withCounts(job, counts)
+	}
 	copied := *job
 	copied.PodSets = podSetsOf(wl)
 	return &copied
@@ -288,8 +292,13 @@ func podSetsOf(wl *kueue.Workload) []workload.PodSet {
 	var out []workload.PodSet
 	for i := range wl.Spec.PodSets {
 		ps := &wl.Spec.PodSets[i]
+		count := ps.Count
+		if a := wl.Status.Admission; a != nil && i < len(a.PodSetAssignments) && a.PodSetAssignments[i].Count != nil {
+			// An elastic job may ask for others than it has.
+			count = *a.PodSetAssignments[i].Count
+		}
 		out = append(out, workload.PodSet{
-			Name: string(ps.Name), Count: ps.Count, Completions: ps.Count, PodsPerReplica: ps.Count,
+			Name: string(ps.Name), Count: count, Completions: count, PodsPerReplica: max(count, 1),
 			Template: ps.Template, Topology: ps.TopologyRequest,
 		})
 	}

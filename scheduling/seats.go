@@ -25,7 +25,7 @@ func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
 	}
 	groups := map[startGroup]bool{}
 	for _, pod := range pods {
-		w, ok := slotIn(pod)
+		w, ok := e.slotIn(pod)
 		set := e.set(w.PodSet)
 		if !ok || set == nil || (e.job.Gated && pod.Spec.NodeName == "" && !workload.SameSize(pod, &set.set.Template)) {
 			// The role of a pod may be what somebody has written on it.
@@ -96,6 +96,7 @@ func (l *Ledger) vacate(e *entry, s *slot) {
 	delete(l.sitters, s.pod.UID)
 	s.pod, s.bound, s.inFlight, s.reserved, s.failures = nil, false, false, false, 0
 	l.holdAgain(e, s)
+	l.resize(e)
 	if e.state == Leaving {
 		l.effects.Sync(keyOf(e.job.Owner))
 		return

@@ -35,6 +35,9 @@ type slot struct {
 	stale bool
 	// done: a pod of this slot has succeeded, none will come again.
 	done bool
+	// surplus: the job asks for fewer pods, and the slot, which has none, is
+	// given up when the Workload does not have it any more.
+	surplus bool
 	// wasReady: a pod of this slot has been ready since the admission, or has
 	// succeeded.
 	wasReady bool
@@ -57,11 +60,11 @@ func (s *slot) overdue(now time.Time) bool {
 
 // missing says that no pod of the slot is on its node, and one should be.
 func (s *slot) missing(now time.Time) bool {
-	return !s.done && (!s.bound || s.overdue(now))
+	return !s.done && !s.surplus && (!s.bound || s.overdue(now))
 }
 
 // lost says that the slot has no node, or none that was chosen for its pod.
-func (s *slot) lost() bool { return !s.done && (s.node == "" || s.stale) }
+func (s *slot) lost() bool { return !s.done && !s.surplus && (s.node == "" || s.stale) }
 
 // startGroup names slots whose pods start together: those of one phase, where
 // the pods that follow a leader come after the others.
@@ -76,7 +79,7 @@ func (s *slot) group() startGroup {
 
 // ready says that the slot has its pod or needs none.
 func (s *slot) ready() bool {
-	return s.done || s.bound ||
+	return s.done || s.surplus || s.bound ||
 		(s.pod != nil && !s.lost() && !s.unwritten && s.pod.DeletionTimestamp == nil &&
 			len(s.pod.Spec.SchedulingGates) == 0 && s.set.admits(s.pod))
 }
@@ -89,6 +92,9 @@ type setSlots struct {
 	// succeeded the number of pods of this attempt that succeeded, by replica.
 	attempt   int32
 	succeeded map[int32]int32
+	// resized: the set had other numbers of pods since the admission, so that
+	// pods with numbers are in whatever slots were free.
+	resized bool
 	// real is what the set's pods turned out to need, nil while that is what
 	// they were planned with; replans counts how often that was found.
 	real    *corev1.PodSpec
@@ -163,7 +169,7 @@ func (s *setSlots) own(w workload.Slot) (sl *slot, numbered bool) {
 	switch {
 	case !ok || int(i) >= len(s.slots):
 		return nil, true
-	case i == workload.AnySlot || s.set.Completions > s.set.Count:
+	case i == workload.AnySlot || s.resized || s.set.Completions > s.set.Count:
 		return nil, false
 	}
 	return s.slots[i], true
@@ -186,7 +192,7 @@ func (s *setSlots) free(w workload.Slot) *slot {
 	var done *slot
 	for _, sl := range s.ofReplica(w.Replica) {
 		switch {
-		case sl.pod != nil:
+		case sl.pod != nil, sl.surplus:
 		case !sl.done:
 			return sl
 		case done == nil:
@@ -199,7 +205,7 @@ func (s *setSlots) free(w workload.Slot) *slot {
 // succeed counts a pod that has succeeded, once. It returns the slot that is
 // done with it, nil if none is.
 func (e *entry) succeed(pod *corev1.Pod) *slot {
-	w, ok := slotIn(pod)
+	w, ok := e.slotIn(pod)
 	set := e.set(w.PodSet)
 	if _, counted := e.succeeded[pod.UID]; !ok || set == nil || counted {
 		return nil
@@ -211,7 +217,7 @@ func (e *entry) succeed(pod *corev1.Pod) *slot {
 // freeOn is the slot that a pod which is being deleted on a node may take back:
 // one that is still planned there. nil if its slot has been given to another.
 func (s *setSlots) freeOn(w workload.Slot, node string) *slot {
-	fits := func(sl *slot) bool { return sl.pod == nil && !sl.done && sl.node == node }
+	fits := func(sl *slot) bool { return sl.pod == nil && !sl.done && !sl.surplus && sl.node == node }
 	if own, numbered := s.own(w); numbered {
 		if own != nil && fits(own) {
 			return own
@@ -270,7 +276,7 @@ func (s *setSlots) end(ended *workload.Ended) []*slot {
 			done = append(done, sl)
 		}
 	}
-	if ended.Indices != nil {
+	if ended.Indices != nil && !s.resized {
 		for _, i := range ended.Indices {
 			if int(i) < len(s.slots) {
 				mark(s.slots[i])

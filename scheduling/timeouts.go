@@ -32,6 +32,7 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 			last = now
 			j.ledger.giveUpNodes(j.timing.NodeLossGrace)
 			j.expire(ctx)
+			j.endVacancies()
 			j.freeOrphans(ctx)
 			j.countUnmanaged()
 			j.retryClaims()

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -97,7 +99,7 @@ const (
 )
 
 // sources are the queues, flavors, priorities, Workloads and owners.
-func (j *Jobs) sources() []source {
+func (j *Jobs) sources(ctx context.Context) []source {
 	l := j.ledger
 	of := kueue.SchemeGroupVersion.WithKind
 	out := []source{
@@ -149,6 +151,15 @@ func (j *Jobs) sources() []source {
 	group.SetGroupVersionKind(workload.PodGroupGVK)
 	groupChanged := func(o *metav1.PartialObjectMetadata) { l.groupChanged(client.ObjectKeyFromObject(o)) }
 	out = append(out, source{workload.PodGroupGVK, group, handler(func(_, o *metav1.PartialObjectMetadata) { groupChanged(o) }, groupChanged), notNeeded})
+	replicas := &metav1.PartialObjectMetadata{}
+	replicas.SetGroupVersionKind(workload.ReplicaGVK)
+	replicasChanged := func(o *metav1.PartialObjectMetadata) { l.replicasChanged(client.ObjectKeyFromObject(o)) }
+	out = append(out, source{workload.ReplicaGVK, replicas, handler(func(_, o *metav1.PartialObjectMetadata) { replicasChanged(o) }, replicasChanged), notNeeded})
+	experiment := &unstructured.Unstructured{}
+	experiment.SetGroupVersionKind(workload.ExperimentGVK)
+	out = append(out, source{workload.ExperimentGVK, experiment, handler(func(_, o *unstructured.Unstructured) {
+		j.experimentSeen(ctx, o)
+	}, func(o *unstructured.Unstructured) { j.experiments.news(o.GetUID(), "") }), notNeeded})
 	for gk, k := range j.kinds {
 		_, assembled := k.(workload.Assembler)
 		if assembled || gk == corev1.SchemeGroupVersion.WithKind("Pod").GroupKind() || slices.ContainsFunc(out, func(s source) bool { return s.gvk.GroupKind() == gk }) {

@@ -110,7 +110,8 @@ func (w *world) create(t *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(t, "phases") == 0 {
 		sets = append(sets, set("later", 1, 1, 4))
 	}
-	o := &owner{job: job(name, sets...), exists: true, succeeded: map[workload.Slot]bool{}, counts: rapid.Bool().Draw(t, "counts")}
+	elastic := len(sets) == 1 && sets[0].Stamp.JobPrefix == ""
+	o := &owner{job: with(job(name, sets...), func(j *workload.Job) { j.Elastic = elastic }), exists: true, succeeded: map[workload.Slot]bool{}, counts: rapid.Bool().Draw(t, "counts")}
 	w.owners = append(w.owners, o)
 	w.reconcile(o, false)
 }
@@ -235,6 +236,59 @@ func (w *world) pass() {
 			w.t.Fatalf("a plan is not committed: %v", err)
 		}
 		w.unwritten[e.job.Owner.UID] = true
+	}
+	w.grow()
+}
+
+// grow extends the admitted jobs that ask for more pods, first fit.
+func (w *world) grow() {
+	for uid, e := range w.growing {
+		if e.state != Admitted || w.jobs[uid] != e || !e.missesPods() {
+			delete(w.growing, uid)
+			continue
+		}
+		want, more := e.grown()
+		a, no := w.assignAgain(e, want)
+		if no != nil {
+			w.growthRefused(e, more, no)
+			continue
+		}
+		nodes, also, fits := make([][]string, len(more)), map[string]int64{}, true
+		for i, n := range more {
+			for range n {
+				name := w.fit(want.PodSets[i].Template, also)
+				fits = fits && name != ""
+				nodes[i] = append(nodes[i], name)
+			}
+		}
+		if !fits {
+			continue
+		}
+		if err := w.extend(e, want, a, w.classesAs(e, want), nodes); err != nil {
+			w.t.Fatalf("a growth is not committed: %v", err)
+		}
+		w.unwritten[uid] = true
+	}
+}
+
+// resize gives an elastic job another number of pods; those that it has beyond
+// that are deleted.
+func (w *world) resize(o *owner, count int32) {
+	if !o.job.Elastic || !o.exists {
+		return
+	}
+	o.job = with(o.job, func(j *workload.Job) {
+		ps := &j.PodSets[0]
+		ps.Count, ps.Completions, ps.PodsPerReplica = count, count, count
+	})
+	for _, p := range slices.Clone(o.pods) {
+		if p.slot.Completion >= count {
+			w.remove(o, p)
+		}
+	}
+	w.reconcile(o, false)
+	if w.wishes.writes[o.job.Owner.UID] > 0 {
+		w.unwritten[o.job.Owner.UID] = true
 	}
 }
 

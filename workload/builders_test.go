@@ -46,11 +46,12 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		scheme.AddKnownTypeWithName(trainerVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
 	}
 	for _, k := range Kinds(testOptions) {
-		if gvk := k.GroupVersionKind(); gvk.Group == trainingGroup {
+		if gvk := k.GroupVersionKind(); gvk.Group == trainingGroup || gvk.Group == rayGroup {
 			scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
 			scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
 		}
 	}
+	scheme.AddKnownTypeWithName(ReplicaGVK, &unstructured.Unstructured{})
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 

@@ -53,6 +53,9 @@ func PodJob(pod *corev1.Pod) (owner Owner, ok bool) {
 	if _, owned := ownedSlot(pod); owned {
 		return Owner{}, false
 	}
+	if owner, _, ok := replicaOf(pod); ok {
+		return owner, true
+	}
 	gvk, group := groupName(&pod.ObjectMeta)
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: group}
 	switch {

@@ -1,9 +1,11 @@
 package workload
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -39,6 +41,9 @@ type Job struct {
 	// OtherPodOwners are further UIDs by which some of its pods name it: those
 	// of Jobs that its controller makes for them.
 	OtherPodOwners []types.UID
+	// Elastic says that the owner may have more or fewer pods in a set while it
+	// runs, without starting anew.
+	Elastic bool
 
 	Created time.Time
 	// Suspended says that the owner creates no pods now, and of a Gated job that
@@ -49,6 +54,15 @@ type Job struct {
 	// ones.
 	Gated bool
 	Pods  []*corev1.Pod
+	// Templated says that the pod sets of a Gated job are those of the templates
+	// that its pods are made from, and not read from the pods themselves.
+	Templated bool
+	// WorkloadOwner owns the job's Workload where the Owner is no object of its
+	// own, nor pods that make up a group.
+	WorkloadOwner *metav1.OwnerReference
+	// Keeper replaces the job, which is a pod, by another one when it goes; zero
+	// for other jobs.
+	Keeper Keeper
 	// Deleting says that the owner has a deletion timestamp.
 	Deleting bool
 	// Finish is set once the owner has succeeded or failed for good.
@@ -115,6 +129,15 @@ func (j *Job) PodOwners() []types.UID {
 		return j.OtherPodOwners
 	}
 	return append([]types.UID{j.PodOwnerUID}, j.OtherPodOwners...)
+}
+
+// Own is a slot that a pod of podOwner names, as the job has it: a Job that
+// submits a RayJob makes pods of one set, which do not know which.
+func (j *Job) Own(podOwner types.UID, s Slot) Slot {
+	if s.PodSet == MainPodSet && j.PodSet(submitterPodSet) != nil && slices.Contains(j.OtherPodOwners, podOwner) {
+		s.PodSet = submitterPodSet
+	}
+	return s
 }
 
 // PodSet returns the pod set of that name, or nil.

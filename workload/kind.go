@@ -61,7 +61,7 @@ type Options struct {
 // Kinds are the kinds of owners that Muster manages.
 func Kinds(o Options) []Kind {
 	kinds := []Kind{
-		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, podKind{o},
+		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, rayJobKind{o}, rayClusterKind{o}, replicaKind{o}, podKind{o},
 		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
 		newMPIJobKind(o),
 	}
@@ -102,7 +102,7 @@ func ownedByParent(obj client.Object) bool {
 		return false
 	}
 	switch (schema.GroupKind{Group: gv.Group, Kind: owner.Kind}) {
-	case jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind(), mpiVersion.WithKind(mpiJob).GroupKind():
+	case jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind(), mpiVersion.WithKind(mpiJob).GroupKind(), rayJobGVK.GroupKind():
 		return true
 	}
 	return false

@@ -77,6 +77,10 @@ func workloadMeta(job *Job) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Namespace: o.Namespace, Name: WorkloadName(o)}
 	if isGroup(o.GroupVersionKind) {
 		meta.Annotations = map[string]string{groupAnnotation: "true", groupNameAnnotation: o.Group + "/" + o.Name}
+		if job.WorkloadOwner != nil {
+			meta.OwnerReferences = []metav1.OwnerReference{*job.WorkloadOwner}
+			return meta
+		}
 		for _, pod := range job.Pods {
 			meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 		}
@@ -109,8 +113,11 @@ func OwnerOf(wl *kueue.Workload) (owner Owner, ok bool) {
 	owner.GroupVersionKind, owner.Name = kueueGroupGVK, wl.Name
 	if group, name, found := strings.Cut(wl.Annotations[groupNameAnnotation], "/"); found {
 		owner.Name = name
-		if group == PodGroupGVK.Group {
+		switch group {
+		case PodGroupGVK.Group:
 			owner.GroupVersionKind = PodGroupGVK
+		case ReplicaGVK.Group:
+			owner.GroupVersionKind = ReplicaGVK
 		}
 	}
 	owner.UID = groupUID(owner.GroupVersionKind, owner.NamespacedName)
@@ -131,7 +138,9 @@ func AddOwners(wl *kueue.Workload, job *Job) bool {
 	return added
 }
 
-func isGroup(gvk schema.GroupVersionKind) bool { return gvk == kueueGroupGVK || gvk == PodGroupGVK }
+func isGroup(gvk schema.GroupVersionKind) bool {
+	return gvk == kueueGroupGVK || gvk == PodGroupGVK || gvk == ReplicaGVK
+}
 
 func workloadPodSets(job *Job) []kueue.PodSet {
 	sets := make([]kueue.PodSet, len(job.PodSets))

@@ -24,7 +24,7 @@ func (podKind) GroupVersionKind() schema.GroupVersionKind { return podGVK }
 
 func (podKind) New() client.Object { return &corev1.Pod{} }
 
-// Read implements Kind. r must know LocalQueues.
+// Read implements Kind. r must know LocalQueues, and the metadata of keepers.
 func (k podKind) Read(ctx context.Context, r client.Reader, obj client.Object) (*Job, bool, *reason.Reason, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -33,13 +33,21 @@ func (k podKind) Read(ctx context.Context, r client.Reader, obj client.Object) (
 	if owner, own := PodJob(pod); !own || owner.GroupVersionKind != podGVK {
 		return nil, false, nil, nil
 	}
-	queue, no, err := k.queueOfPods(ctx, r, pod.Namespace, pod)
-	if err != nil || (queue == "" && no == nil) {
+	job := newJob(podGVK, pod)
+	keeper := KeeperOf(pod)
+	if err := k.inherit(ctx, r, job, keeper, pod); err != nil {
 		return nil, false, nil, err
 	}
-	job := newJob(podGVK, pod)
+	queue, no := job.Queue, (*reason.Reason)(nil)
+	if queue == "" {
+		var err error
+		queue, no, err = k.queueOfPods(ctx, r, pod.Namespace, pod)
+		if err != nil || (queue == "" && no == nil) {
+			return nil, false, nil, err
+		}
+	}
 	job.Queue, job.Gated, job.Pods = queue, true, []*corev1.Pod{pod}
-	job.PodOwnerUID = pod.UID
+	job.PodOwnerUID, job.Keeper = pod.UID, keeper
 	job.Suspended = pod.Spec.NodeName == ""
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded:

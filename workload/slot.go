@@ -45,9 +45,13 @@ func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
 	if !ok {
 		return "", Slot{}, false
 	}
-	slot = Slot{Completion: Unnumbered}
-	if owner.GroupVersionKind == podGVK {
+	switch owner.GroupVersionKind {
+	case podGVK:
 		slot = Slot{PodSet: MainPodSet}
+	case ReplicaGVK:
+		_, slot, _ = replicaOf(pod)
+	default:
+		slot = Slot{Completion: Unnumbered}
 	}
 	return owner.UID, slot, true
 }
@@ -59,8 +63,8 @@ type ownerSlot struct {
 }
 
 // ownedSlot is the slot of a pod that an owner object's controller made: a
-// JobSet's, by its labels, or a training job's or a batch Job's, by its
-// controller reference.
+// JobSet's, by its labels, or a training job's, a RayCluster's or a batch Job's,
+// by its controller reference.
 //
 // JobSet 0.8.2 and older do not write the UID label; their pods are told from
 // their Jobs, which are not managed.
@@ -76,6 +80,10 @@ func ownedSlot(pod *corev1.Pod) (ownerSlot, bool) {
 	if isTraining(owner) {
 		slot, ok := trainingSlot(pod)
 		return ownerSlot{owner.UID, slot}, ok
+	}
+	if isRay(owner, rayClusterGVK.Kind) {
+		podOwner, slot := raySlot(pod, owner)
+		return ownerSlot{podOwner, slot}, true
 	}
 	if !isBatchJob(owner) {
 		return ownerSlot{}, false

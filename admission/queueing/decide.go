@@ -46,10 +46,17 @@ type Surroundings struct {
 //     it. A template that names another scheduler keeps it; the admission cycle
 //     refuses the job with a reason, which is better than running it where its
 //     author did not ask for.
-//   - The Jobs of a JobSet or an MPIJob are not touched: its templates were.
+//   - The Jobs of a JobSet, an MPIJob or a RayJob are not touched, nor is a
+//     RayJob's RayCluster: its templates were.
+//   - The pod templates of a Deployment, a StatefulSet or a LeaderWorkerSet with
+//     a queue label get its queue and priority class too, where they name none.
+//     One that another object controls is left: that one would undo it.
 //   - An object that a foreign controller manages is not touched.
 func Decide(o *Object, around Surroundings) []jsonpatch.Operation {
-	if o.body.Spec == nil || o.foreign() || (o.kind == Job && o.child()) {
+	if o.body.Spec == nil || o.foreign() || o.onOthers() || ((o.kind == Job || o.kind == RayCluster) && o.child()) {
+		return nil
+	}
+	if o.serves() && (o.Queue() == "" || o.controlled()) {
 		return nil
 	}
 	var patch []jsonpatch.Operation
@@ -58,7 +65,10 @@ func Decide(o *Object, around Surroundings) []jsonpatch.Operation {
 		patch = append(patch, o.label(QueueLabel, workload.DefaultQueue))
 	}
 	queued := o.Queue() != "" || defaulted
-	if queued && o.kind != Pod && !o.child() && !o.suspended() {
+	switch {
+	case o.serves():
+		patch = append(patch, o.inherited()...)
+	case queued && o.kind != Pod && !o.child() && !o.suspended():
 		patch = append(patch, o.suspension())
 	}
 	if queued || around.OwnerQueued {
@@ -130,6 +140,12 @@ func (o *Object) podSpecs() iter.Seq2[string, *podSpec] {
 			if body.Template.Spec.NodeName == "" {
 				yield("/spec", body.Template.Spec)
 			}
+		case RayCluster, RayJob, Deployment, StatefulSet, LeaderWorkerSet:
+			for _, t := range o.moreTemplates() {
+				if !yield(t.path+"/spec", t.Spec) {
+					return
+				}
+			}
 		default:
 			field, all := o.replicas()
 			for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -150,5 +166,5 @@ func (o *Object) podSpecs() iter.Seq2[string, *podSpec] {
 // told from the author's own.
 func (o *Object) namesNone(s *podSpec) bool {
 	return s.SchedulerName == nil || *s.SchedulerName == "" ||
-		((o.kind == Job || o.kind == Pod) && *s.SchedulerName == corev1.DefaultSchedulerName)
+		((o.kind == Job || o.kind == Pod || o.kind == Deployment || o.kind == StatefulSet) && *s.SchedulerName == corev1.DefaultSchedulerName)
 }

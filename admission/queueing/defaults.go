@@ -17,7 +17,7 @@ import (
 // counts. A job that names another scheduler would be refused in the queue, and
 // runs where its author has asked for.
 func NeedsDefaultQueue(o *Object, schedulerName string) bool {
-	if o.body.Metadata == nil || o.body.Spec == nil || o.Queue() != "" || o.child() || o.foreign() {
+	if o.body.Metadata == nil || o.body.Spec == nil || o.Queue() != "" || o.child() || o.foreign() || o.serves() || o.onOthers() {
 		return false
 	}
 	if o.kind == TrainJob {

@@ -90,7 +90,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 
 	response := admission.Allowed("")
 	response.Patches = Decide(object, around)
-	if queue := object.Queue(); queue != "" && object.kind != Pod && !object.child() && !object.foreign() {
+	if queue := object.Queue(); queue != "" && object.kind != Pod && !object.serves() && !object.child() && !object.foreign() {
 		if queueMissing(ctx, h.reader, req.Namespace, queue) {
 			response = response.WithWarnings(fmt.Sprintf(
 				"queue %q does not exist in namespace %q; the job stays suspended until it does", queue, req.Namespace))

@@ -38,6 +38,12 @@ var builtInControllers = map[schema.GroupKind][]string{
 	Pod:      nil,
 	MPIJob:   {trainingOperator, "kubeflow.org/mpi-operator"},
 
+	RayJob:          {kubeRay},
+	RayCluster:      {kubeRay},
+	Deployment:      nil,
+	StatefulSet:     nil,
+	LeaderWorkerSet: nil,
+
 	{Group: "kubeflow.org", Kind: "PyTorchJob"}: {trainingOperator},
 	{Group: "kubeflow.org", Kind: "TFJob"}:      {trainingOperator},
 	{Group: "kubeflow.org", Kind: "XGBoostJob"}: {trainingOperator},
@@ -86,6 +92,12 @@ type spec struct {
 	Paddle    replicas   `json:"paddleReplicaSpecs"`
 	JAX       replicas   `json:"jaxReplicaSpecs"`
 	MPI       replicas   `json:"mpiReplicaSpecs"`
+	// A RayCluster has the fields of one, a RayJob has it as a part.
+	raySpec              `json:",inline"`
+	RayClusterSpec       *raySpec              `json:"rayClusterSpec"`
+	SubmitterPodTemplate *podTemplate          `json:"submitterPodTemplate"`
+	ClusterSelector      map[string]string     `json:"clusterSelector"`
+	LeaderWorkerTemplate *leaderWorkerTemplate `json:"leaderWorkerTemplate"`
 }
 
 type runPolicy struct {
@@ -128,7 +140,8 @@ type jobSpec struct {
 }
 
 type podTemplate struct {
-	Spec *podSpec `json:"spec"`
+	Metadata *objectMeta `json:"metadata"`
+	Spec     *podSpec    `json:"spec"`
 }
 
 type podSpec struct {
@@ -163,7 +176,7 @@ func (s *podSpec) asksGPU() bool {
 // the kind's.
 func Parse(kind schema.GroupKind, raw []byte) (*Object, error) {
 	if _, known := builtInControllers[kind]; !known {
-		return nil, fmt.Errorf("reading a %s: only TrainJobs, JobSets, Jobs, training jobs and pods are queued here", kind)
+		return nil, fmt.Errorf("reading a %s: only TrainJobs, JobSets, Jobs, training jobs, Ray's kinds, kinds that serve and pods are queued here", kind)
 	}
 	o := &Object{kind: kind}
 	var pod struct {
@@ -213,9 +226,11 @@ func (o *Object) Owner() *OwnerRef {
 }
 
 // child says that the object is a part of another one, which is the unit of
-// admission: a JobSet of a TrainJob, or a Job of a JobSet or an MPIJob.
+// admission: a JobSet of a TrainJob, a RayCluster of a RayJob, or a Job of a
+// JobSet, an MPIJob or a RayJob.
 func (o *Object) child() bool {
-	return o.Owner() != nil || (o.kind == Job && (o.controller(JobSet) != nil || o.controller(MPIJob) != nil))
+	return o.Owner() != nil || (o.kind == RayCluster && o.controller(RayJob) != nil) ||
+		(o.kind == Job && (o.controller(JobSet) != nil || o.controller(MPIJob) != nil || o.controller(RayJob) != nil))
 }
 
 // controller is the controller of the object if it is of that kind, or nil.

@@ -24,6 +24,11 @@ func (c *Checker) seeBatchJob(o *batchv1.Job, gone bool) {
 		// An MPIJob's launcher.
 		js.owner, js.queued = owner.UID, false
 	}
+	if owner := metav1.GetControllerOfNoCopy(o); isRay(owner) {
+		// It submits a RayJob.
+		js.owner, js.queued, js.submits = owner.UID, false, true
+		js.phases[submitterSet] = 1
+	}
 	if js.queued {
 		js.main = podSetOf(o)
 	}

@@ -114,9 +114,12 @@ func (c *Checker) Observe(e Event) {
 	case *batchv1.Job:
 		c.seeBatchJob(o, gone)
 	case *unstructured.Unstructured:
-		if o.GroupVersionKind().Group == trainingGroup {
+		switch o.GroupVersionKind().Group {
+		case trainingGroup:
 			c.seeTraining(o, gone)
-		} else {
+		case rayGroup:
+			c.seeRay(o, gone)
+		default:
 			c.seeTrainJob(o, gone)
 		}
 	}

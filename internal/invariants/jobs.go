@@ -28,6 +28,8 @@ type jobSet struct {
 	owner     types.UID
 	queued    bool
 	suspended bool
+	// submits says that it is a Job that submits a RayJob.
+	submits bool
 	// phases tells which replicated jobs start together.
 	phases map[string]int
 	// main is the pod set of a queued batch Job, with what its status says of
@@ -128,8 +130,8 @@ func (c *Checker) jobOf(jobSet types.UID) (job types.UID, queued bool) {
 	if js.owner == "" {
 		return jobSet, js.queued
 	}
-	if mpiJob := c.jobSets[js.owner]; mpiJob != nil {
-		return js.owner, mpiJob.queued
+	if parent := c.jobSets[js.owner]; parent != nil {
+		return js.owner, parent.queued
 	}
 	tj := c.trainJobs[js.owner]
 	return js.owner, tj != nil && tj.queued

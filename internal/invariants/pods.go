@@ -55,11 +55,13 @@ func podOf(o *corev1.Pod) *pod {
 	if owner, alone := workload.PodJob(o); alone {
 		p.alone, p.jobSet = true, owner.UID
 		p.set = string(kueue.DefaultPodSetName)
-		if owner.UID != o.UID {
+		if _, slot, _ := workload.SlotOf(o); slot.PodSet != "" {
+			p.set = slot.PodSet
+		} else {
 			p.set = workload.RoleOf(o)
 		}
 	}
-	if owner := metav1.GetControllerOfNoCopy(o); p.jobSet == "" && owner != nil && (owner.Kind == "Job" || isTraining(owner)) {
+	if owner := metav1.GetControllerOfNoCopy(o); p.jobSet == "" && owner != nil && (owner.Kind == "Job" || isTraining(owner) || isRay(owner)) {
 		p.jobSet, p.set, p.index = owner.UID, workload.MainPodSet, workload.Unnumbered
 		if _, slot, ok := workload.SlotOf(o); ok {
 			p.set, p.index = slot.PodSet, slot.Completion
@@ -75,6 +77,9 @@ func podOf(o *corev1.Pod) *pod {
 
 func (c *Checker) seePod(o *corev1.Pod, gone bool) {
 	was, p := c.pods[o.UID], podOf(o)
+	if js := c.jobSets[p.jobSet]; js != nil && js.submits {
+		p.set = submitterSet
+	}
 	if p.alone {
 		c.seeAlone(o, p)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ func watched() []client.Object {
 	trainJob.SetGroupVersionKind(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"})
 	return append([]client.Object{
 		&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob,
-	}, trainingJobs()...)
+	}, slices.Concat(trainingJobs(), rayKinds())...)
 }
 
 // Start begins to watch a cluster, and returns when it knows how things stand

@@ -63,6 +63,9 @@ func (e *env) dump(t *testing.T) {
 // Whatever a scenario does, what must always hold must hold.
 func TestScheduler(t *testing.T) {
 	cluster := testcluster.Start(t)
+	for _, gvk := range otherKinds {
+		cluster.AddKind(t, gvk)
+	}
 	watcher, err := invariants.Start(t.Context(), cluster.Config, invariants.Options{})
 	if err != nil {
 		t.Fatal(err)
