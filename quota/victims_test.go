@@ -175,6 +175,10 @@ func TestFlavorsAreChosenAsTheClusterQueueSays(t *testing.T) {
 		"that is the default":                                  {fungible("", ""), Usage{h100GPUs: 4}, Usage{h100GPUs: 4}, 4, "a100", Fit},
 		"preemption that finds nobody does not stop it either": {fungible(stop, stop), nil, Usage{h100GPUs: 4}, 5, "a100", Fit},
 		"reclaiming is better than preempting one's own":       {fungible(next, next), Usage{h100GPUs: 4, a100: 1}, Usage{h100GPUs: 4, a100: 7}, 3, "a100", Preempt},
+		"preemption stops the search before a flavor to borrow": {
+			fungible(next, stop), Usage{h100GPUs: 4, a100: 2}, Usage{h100GPUs: 4}, 4, "h100", Preempt},
+		"preemption stops the search behind a flavor to borrow, and is what is taken": {
+			fungible(next, stop), Usage{h100GPUs: 2, a100: 4}, Usage{a100: 4}, 4, "a100", Preempt},
 		"borrowing is better than preemption": {
 			fungible(next, next, kueue.BorrowingOverPreemption), Usage{h100GPUs: 4, a100: 2}, Usage{h100GPUs: 4}, 4, "a100", Fit},
 		"preemption is better than borrowing": {
