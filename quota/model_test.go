@@ -92,6 +92,14 @@ func (m *model) children(p place) []place {
 	return out
 }
 
+func (m *model) height(p place) int {
+	h := 0
+	for _, c := range m.children(p) {
+		h = max(h, m.height(c)+1)
+	}
+	return h
+}
+
 func (m *model) limits(p place, fr FlavorResource) limits {
 	if l, ok := m.node(p).cells[fr]; ok {
 		return l

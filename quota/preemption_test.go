@@ -242,3 +242,34 @@ func TestAPreemptionDoesNotChangeTheTree(t *testing.T) {
 		t.Error("the search sees what came to the Tree afterwards")
 	}
 }
+
+func TestACohortIsNotBroughtBelowItsQuota(t *testing.T) {
+	// cousin has nothing of its own; its Cohort has 6 of the 10 that it uses.
+	tree := world(cohortIn("org", "left", gpus(8)), cohortIn("org", "right", gpus(6)),
+		preempting(queueIn("left", "alpha", gpus(0)), nobody, anyOf), queueIn("right", "cousin", gpus(0)))
+	run(tree, []running{{"one", "cousin", 4, 0, 0}, {"two", "cousin", 4, 0, 1}, {"three", "cousin", 2, 0, 2}})
+	r := ask("alpha", 8, 0)
+	a, _ := tree.Assign(r)
+	p := tree.Preemption(r, a)
+	if !p.Remove("two") {
+		t.Fatal("the Cohort is 4 above its quota: a job of 4 may leave")
+	}
+	if p.Remove("one") {
+		t.Error("a job of a Cohort within its quota was taken, because its ClusterQueue is above its own")
+	}
+}
+
+func TestSomeLeaveOnlyForARequestThatDoesNotBorrow(t *testing.T) {
+	tree := world(borrowing(preempting(queueIn("team", "alpha", gpus(4)), lower, anyOf), ptr(int32(-1))),
+		queueIn("team", "beta", gpus(2)), queueIn("team", "gamma", gpus(2)))
+	run(tree, []running{{"mine", "alpha", 2, 0, 0}, {"theirs", "beta", 6, 5, 0}})
+	r := ask("alpha", 4, 1)
+	a, _ := tree.Assign(r)
+	p := tree.Preemption(r, a)
+	if !p.Remove("theirs") || p.Fits() {
+		t.Error("a job above the priority threshold leaves so that alpha can borrow")
+	}
+	if !p.Remove("mine") || !p.Fits() {
+		t.Error("it does not leave so that alpha has its own 4")
+	}
+}

@@ -25,6 +25,9 @@ func (m *model) compare(t *rapid.T, tree *Tree) {
 		if !p.cohort {
 			n = tree.clusterQueues[p.name].node
 		}
+		if n != nil && n.height != m.height(p) {
+			t.Fatalf("%v is %d high, want %d", p, n.height, m.height(p))
+		}
 		for _, fr := range modelCells {
 			want := numbers{Quota: m.quota(p, fr), Potential: m.potential(p, fr)}
 			for v := range views {

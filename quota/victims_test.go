@@ -175,6 +175,10 @@ func TestFlavorsAreChosenAsTheClusterQueueSays(t *testing.T) {
 		"that is the default":                                  {fungible("", ""), Usage{h100GPUs: 4}, Usage{h100GPUs: 4}, 4, "a100", Fit},
 		"preemption that finds nobody does not stop it either": {fungible(stop, stop), nil, Usage{h100GPUs: 4}, 5, "a100", Fit},
 		"reclaiming is better than preempting one's own":       {fungible(next, next), Usage{h100GPUs: 4, a100: 1}, Usage{h100GPUs: 4, a100: 7}, 3, "a100", Preempt},
+		"preemption stops the search before a flavor to borrow": {
+			fungible(next, stop), Usage{h100GPUs: 4, a100: 2}, Usage{h100GPUs: 4}, 4, "h100", Preempt},
+		"preemption stops the search behind a flavor to borrow, and is what is taken": {
+			fungible(next, stop), Usage{h100GPUs: 2, a100: 4}, Usage{a100: 4}, 4, "a100", Preempt},
 		"borrowing is better than preemption": {
 			fungible(next, next, kueue.BorrowingOverPreemption), Usage{h100GPUs: 4, a100: 2}, Usage{h100GPUs: 4}, 4, "a100", Fit},
 		"preemption is better than borrowing": {
@@ -278,7 +282,16 @@ func TestVictimsWithFairSharing(t *testing.T) {
 			}
 			var got []Candidate
 			if a != nil {
-				got = tc.tree.Preemption(tc.request, a).Victims()
+				p := tc.tree.Preemption(tc.request, a)
+				got = p.Victims()
+				for _, v := range got {
+					if !p.Remove(v.ID) {
+						t.Errorf("%s is a victim, and may not be removed", v.ID)
+					}
+				}
+				if len(got) > 0 && !p.Fits() {
+					t.Error("it does not fit without the victims")
+				}
 			}
 			for i := range got {
 				got[i].Holder = Holder{}
@@ -325,4 +338,17 @@ func TestTheOracleSaysWhatTheSearchFinds(t *testing.T) {
 			t.Fatalf("the oracle says %+v, the search %+v", got, want)
 		}
 	})
+}
+
+func TestJobsThatCameSinceAreSeen(t *testing.T) {
+	tree := world(preempting(queueIn("", "alpha", gpus(4), gpusOf("a100", 4)), lower, nobody))
+	tree.Charge("high", "alpha", Usage{h100GPUs: 4}, Holder{Priority: 9})
+	tree.Charge("half", "alpha", Usage{{"a100", nvidiaGPU}: 2}, Holder{Priority: 9})
+	if a, _ := tree.Assign(ask("alpha", 3, 0)); a == nil || a.Flavors[0][nvidiaGPU] != "h100" {
+		t.Fatalf("nobody may be preempted, and it is not the first flavor: %+v", a)
+	}
+	tree.Charge("low", "alpha", Usage{{"a100", nvidiaGPU}: 2}, Holder{Priority: -1})
+	if a, _ := tree.Assign(ask("alpha", 2, 0)); a == nil || a.Flavors[0][nvidiaGPU] != "a100" {
+		t.Errorf("the flavor whose job may be preempted is not chosen: %+v", a)
+	}
 }
