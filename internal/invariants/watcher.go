@@ -43,7 +43,7 @@ const syncWithin = time.Minute
 func watched() []client.Object {
 	trainJob := &unstructured.Unstructured{}
 	trainJob.SetGroupVersionKind(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"})
-	return []client.Object{&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob}
+	return []client.Object{&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &kueue.Cohort{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob}
 }
 
 // Start begins to watch a cluster, and returns when it knows how things stand
