@@ -81,12 +81,16 @@ bench-plan: ## Time of planning a gang, by nodes and pods
 	$(GO) test ./placement -run '^$$' -bench BenchmarkPlan -benchmem
 
 .PHONY: bench-pending
-bench-pending: ## How long pods are kept by 10,000 gangs that wait (36 shapes: 2 minutes; BENCH=all-distinct: worst case, 10 minutes)
+bench-pending: ## How long pods are kept by 10,000 gangs that wait (36 shapes: 2 minutes; BENCH=deep: 50,000 gangs; BENCH=all-distinct: worst case, 10 minutes)
 	$(GO) test ./scheduling -run '^$$' -bench 'BenchmarkPodCycle/.*/$(or $(BENCH),36-shapes)' -benchtime 5x -timeout 30m
 
 .PHONY: bench-quota
 bench-quota: ## How long 1,000 ClusterQueues are asked for their heads, and victims are looked for (1 minute)
 	$(GO) test ./quota -run '^$$' -bench 'Heads|Preemption|Changes' -benchmem
+
+.PHONY: bench-pass
+bench-pass: ## How long it takes to try all of 50,000 jobs in 1,000 ClusterQueues again, and what each costs in memory
+	$(GO) test ./scheduling -run '^$$' -bench 'BenchmarkDecisionPass|BenchmarkPendingMemory' -benchtime 3x -timeout 30m
 
 .PHONY: bench-rss
 bench-rss: sandbox ## Memory of an idle scheduler in a sandbox

@@ -76,7 +76,7 @@ func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.
 		}
 		free := s.demand.gpusOf(allocatable, s.isGPU) - s.demand.gpusOf(node.GetRequested(), s.isGPU) + own[node.Node().Name]
 		usable := isUsable(status)
-		if usable || isAway(node.Node()) {
+		if usable || isAway(node.Node()) || slices.Contains(s.class.Reserved, node.Node().Name) {
 			why.possible++
 			all := s.demand.gpusOf(allocatable, s.isGPU)
 			why.total += all
@@ -102,6 +102,8 @@ func (s *classSearch) ask(ctx context.Context, node fwk.NodeInfo) (*fwk.Status, 
 	switch name := node.Node().Name; {
 	case slices.Contains(s.class.Avoid, name):
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) that were away or failed a pod of the gang"), nil
+	case slices.Contains(s.class.Reserved, name):
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) reserved for jobs that have waited for long"), nil
 	case s.allowed != nil && !s.allowed.Has(name):
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) didn't satisfy a PreFilter plugin"), nil
 	}

@@ -22,6 +22,8 @@ type Class struct {
 	Fixed []string
 	// Avoid are nodes that the class is kept away from, whatever Filter says.
 	Avoid []string
+	// Reserved are nodes that are kept for other jobs.
+	Reserved []string
 }
 
 // Gang is all the pods that must be placed together.

@@ -235,6 +235,18 @@ func TestPlan(t *testing.T) {
 			why:   reason.New(reason.NoPlacement, "no node passes: 1 node(s) that were away or failed a pod of the gang"),
 		},
 		{
+			name:  "nodes that are reserved for others are not taken, and not counted as free",
+			nodes: makeNodes(3, 8),
+			gang:  gangOf(Class{Name: "worker", Pod: makePod("worker", 8), Count: 2, Reserved: []string{"node-0", "node-1"}}),
+			why:   reason.New(reason.NoPlacement, "needs 2 pods of 8 GPUs; 8 GPUs are free, with room for 1 of them; not counted: 2 node(s) reserved for jobs that have waited for long"),
+		},
+		{
+			name:  "but one that is not reserved is",
+			nodes: makeNodes(3, 8),
+			gang:  gangOf(Class{Name: "worker", Pod: makePod("worker", 8), Count: 1, Reserved: []string{"node-0", "node-1"}}),
+			want:  []string{"node-2 x1"},
+		},
+		{
 			name:  "no nodes at all",
 			nodes: nil,
 			gang:  gangOf(class(makePod("worker", 4), 1)),

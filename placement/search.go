@@ -248,7 +248,7 @@ func isAhead(status *fwk.Status) bool {
 
 // candidates are the nodes with room for at least one pod.
 func (s *classSearch) candidates() []candidate {
-	fixed, avoid := sets.New(s.class.Fixed...), sets.New(s.class.Avoid...)
+	fixed, avoid := sets.New(s.class.Fixed...), sets.New(s.class.Avoid...).Insert(s.class.Reserved...)
 	indices := s.within
 	if indices == nil {
 		indices = make([]int, len(s.nodes))

@@ -34,6 +34,7 @@ type queueSpec struct {
 	selector    labels.Selector
 	selectorErr error
 	stopPolicy  kueue.StopPolicy
+	strict      bool
 	terminating bool
 	checks      []string
 	groups      []resourceGroup
@@ -113,6 +114,7 @@ func specOf(obj *kueue.ClusterQueue) queueSpec {
 	s := queueSpec{
 		stopPolicy:  stopPolicyOf(obj.Spec.StopPolicy),
 		terminating: obj.DeletionTimestamp != nil,
+		strict:      obj.Spec.QueueingStrategy == kueue.StrictFIFO,
 		groupOf:     map[corev1.ResourceName]int{},
 		fungibility: fungibilityOf(obj.Spec.FlavorFungibility),
 		preemption:  policiesOf(obj.Spec.Preemption),
@@ -166,6 +168,14 @@ func limitsOf(groups []kueue.ResourceGroup) map[FlavorResource]limits {
 func (t *Tree) HasChoice(cq string) bool {
 	q := t.existing(cq)
 	return q != nil && slices.ContainsFunc(q.spec.groups, func(g resourceGroup) bool { return len(g.flavors) > 1 })
+}
+
+// Strict says whether the queueingStrategy of a ClusterQueue is StrictFIFO: its
+// jobs are admitted in their order, and one that has to wait has those behind it
+// wait as well.
+func (t *Tree) Strict(cq string) bool {
+	q := t.existing(cq)
+	return q != nil && q.spec.strict
 }
 
 // ClusterQueues are the names of the ClusterQueues that exist.

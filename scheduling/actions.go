@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -116,7 +117,9 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		blocked = reason.New(reason.Deactivated, "the Workload is deactivated: spec.active is false%s", deactivatedBecause(e.workload))
 	}
 	changed = changed || (e.blocked == nil) != (blocked == nil) || (blocked != nil && *blocked != *e.blocked)
-	e.blocked = blocked
+	if blocked == nil || e.blocked == nil || *blocked != *e.blocked {
+		e.blocked = blocked
+	}
 	if changed {
 		e.version++
 		l.effects.Admit()
@@ -194,7 +197,7 @@ func keepRendered(had, job *workload.Job) *workload.Job {
 
 // sameRequest says that two readings of a job ask for the same.
 func sameRequest(a, b *workload.Job) bool {
-	return a.Queue == b.Queue && equality.Semantic.DeepEqual(a.PodSets, b.PodSets)
+	return a.Queue == b.Queue && ptr.Equal(a.MaxExecTime, b.MaxExecTime) && equality.Semantic.DeepEqual(a.PodSets, b.PodSets)
 }
 
 // sameSize says that two readings of a job take the same quota and the same

@@ -246,7 +246,7 @@ func (l *Ledger) abandon(e *entry, slots []*slot, a *absence, now time.Time) int
 func (l *Ledger) desert(e *entry, s *slot) {
 	delete(e.seats, s.pod.UID)
 	delete(l.sitters, s.pod.UID)
-	e.unplaced[s.pod.UID] = s.pod
+	put(&e.unplaced, s.pod.UID, s.pod)
 	s.pod, s.bound = nil, false
 	l.lose(e, s)
 	l.place(e)

@@ -71,6 +71,7 @@ func NewCore(ctx context.Context, c Config) *Core {
 	if c.FollowKueue {
 		ledger.follow()
 	}
+	ledger.reserveAfter, ledger.reserveFor = c.Timing.ReservationAfter, c.Timing.ReservationFor
 	ledger.holdUnqueued = c.Unqueued == workload.UnqueuedHold
 	kinds := map[schema.GroupKind]workload.Kind{}
 	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued}) {

@@ -17,8 +17,8 @@ type waiting int
 const (
 	// nothing: the bucket is due.
 	nothing waiting = iota
-	// forQuota: no quota. Released quota of the ClusterQueue can cure it, and
-	// any change of queues, flavors or namespaces.
+	// forQuota: no quota. Quota that is released anywhere in the cohort tree can
+	// cure it, and any change of queues, flavors or namespaces.
 	forQuota
 	// forRoom: no nodes. Whatever makes room anywhere, or changes a node, can
 	// cure it, because pods depend on those of other nodes too. Where resources
@@ -28,6 +28,8 @@ const (
 	// nodes together. Only more free GPUs can cure it. How many there are is
 	// looked up when a pass begins and GPUs have become free.
 	forGPUs
+	// behind: it stands behind another in the line of a StrictFIFO queue.
+	behind
 	// aside: tried without a result, or empty. It is in no list.
 	aside
 )
@@ -36,8 +38,9 @@ const (
 // a bucket that is due; one that is due with a lack is so because of room.
 type cure struct {
 	wait waiting
-	// queue is the ClusterQueue whose quota was asked, "" where there is none.
-	queue string
+	// queue is the ClusterQueue whose quota was asked, "" where there is none,
+	// and root that of the tree it is in.
+	queue, root string
 	// lack is what is too little, for forGPUs and some of forRoom.
 	lack *placement.Lack
 	// blind: it is due because room has come somewhere, and nothing says that
@@ -52,21 +55,33 @@ type moves struct {
 	queues, quota, room int64
 }
 
-// put makes a bucket wait for its cure.
+// put makes a bucket wait for its cure, or be due when it is its turn.
 func (w *waitlist) put(b *bucket, c cure, now time.Time) {
+	if c.wait == nothing && !w.standIn(b) {
+		c = cure{wait: behind}
+	}
+	w.file(b, c, now)
+	w.settle(b.head, now)
+}
+
+// file puts a bucket into the list of those that wait as it does.
+func (w *waitlist) file(b *bucket, c cure, now time.Time) {
 	w.leave(b)
 	b.cure = c
 	switch c.wait {
 	case nothing:
-		if len(w.due.items) == 0 {
+		if w.dueBuckets == 0 {
 			w.dueSince = now
 		}
-		w.due.insert(b)
+		w.addDue(b)
+		b.renewed, b.missed = false, false
+	case behind:
 		b.renewed, b.missed = false, false
 	case forQuota:
-		into(w.quota, c.queue, b)
+		into(w.quota, c.root, b)
 	case forRoom:
 		into(w.room, c.queue, b)
+		b.head.placeless.insert(b)
 	case forGPUs:
 		list := w.gpus[c.lack.Bite]
 		if list == nil {
@@ -76,6 +91,7 @@ func (w *waitlist) put(b *bucket, c cure, now time.Time) {
 			w.gpus[c.lack.Bite] = list
 		}
 		list.insert(b)
+		b.head.placeless.insert(b)
 	}
 }
 
@@ -83,16 +99,18 @@ func (w *waitlist) put(b *bucket, c cure, now time.Time) {
 func (w *waitlist) leave(b *bucket) {
 	switch b.cure.wait {
 	case nothing:
-		w.due.remove(b)
+		w.dropDue(b)
 	case forQuota:
-		outOf(w.quota, b.cure.queue, b)
+		outOf(w.quota, b.cure.root, b)
 	case forRoom:
 		outOf(w.room, b.cure.queue, b)
+		b.head.placeless.remove(b)
 	case forGPUs:
 		list := w.gpus[b.cure.lack.Bite]
 		if list.remove(b); len(list.items) == 0 {
 			delete(w.gpus, b.cure.lack.Bite)
 		}
+		b.head.placeless.remove(b)
 	}
 }
 
@@ -133,9 +151,11 @@ func (l *Ledger) cured(yes func(*bucket) bool, what ...waiting) {
 		}
 	}
 	// Those that are due because of room are worth a plan now.
-	for _, b := range w.due.items {
-		if yes == nil || yes(b) {
-			b.cure.lack, b.cure.blind = nil, false
+	for _, h := range w.turn.items {
+		for _, b := range h.due.items {
+			if yes == nil || yes(b) {
+				b.cure.lack, b.cure.blind = nil, false
+			}
 		}
 	}
 	now := l.clock.Now()
@@ -162,30 +182,43 @@ func (l *Ledger) touch() {
 	l.waits.seen.queues++
 	l.waits.seen.quota++
 	l.waits.gpusMoved = true
+	l.drain()
+	l.refile()
 	l.cured(nil, forQuota, forRoom, forGPUs)
+	l.waits.unsure(func(*head) bool { return true })
+	l.loosen()
 	l.effects.Admit()
 	l.effects.Report()
 }
 
-// released says that quota of a ClusterQueue is free again.
+// released says that quota of a ClusterQueue is free again: any job in its
+// cohort tree may have waited for it.
 func (l *Ledger) released(queue string) {
 	w := &l.waits
 	w.seen.quota++
 	now := l.clock.Now()
-	for b := range w.quota[queue] {
+	root := l.quota.Root(queue)
+	for b := range w.quota[root] {
 		w.put(b, cure{}, now)
 	}
-	l.otherFlavors(queue)
+	w.unsure(func(h *head) bool { return h.root == root })
+	l.otherFlavors(root)
 	l.effects.Admit()
 	l.effects.Report()
 }
 
-// otherFlavors has the jobs tried again that wait for nodes in a ClusterQueue
-// of which more or less is used now: they may get other flavors, and with
-// them other nodes.
-func (l *Ledger) otherFlavors(queue string) {
-	if l.quota.HasChoice(queue) {
-		l.cured(func(b *bucket) bool { return b.cure.queue == queue }, forRoom, forGPUs)
+// otherFlavors has the jobs tried again that wait for nodes in a cohort tree of
+// which more or less is used now, and whose ClusterQueues have a choice of
+// flavors: they may get other flavors, and with them other nodes.
+func (l *Ledger) otherFlavors(root string) {
+	w := &l.waits
+	choose := func(h *head) bool { return h.choice && h.root == root }
+	w.unsure(choose)
+	for _, h := range w.heads {
+		if choose(h) && len(h.placeless.items) > 0 {
+			l.cured(func(b *bucket) bool { return choose(b.head) }, forRoom, forGPUs)
+			return
+		}
 	}
 }
 
@@ -203,13 +236,13 @@ func (l *Ledger) roomCame(gpus bool) {
 				b.missed = true
 				continue
 			}
-			w.put(b, cure{queue: b.cure.queue, lack: b.cure.lack, blind: true}, now)
+			w.put(b, cure{queue: b.cure.queue, root: b.cure.root, lack: b.cure.lack, blind: true}, now)
 		}
 	}
 	if gpus {
 		w.gpusMoved, w.gpuNews = true, true
 	}
-	if len(w.due.items) > 0 || len(w.lost) > 0 || len(l.growing) > 0 || (gpus && len(w.gpus) > 0) {
+	if w.dueBuckets > 0 || len(w.lost) > 0 || len(l.growing) > 0 || (gpus && len(w.gpus) > 0) {
 		l.effects.Admit()
 	}
 }
@@ -338,7 +371,7 @@ func (l *Ledger) rested() {
 	for _, set := range l.waits.room {
 		for b := range set {
 			if b.missed && !b.rests(now) {
-				l.waits.put(b, cure{queue: b.cure.queue, lack: b.cure.lack, blind: true}, now)
+				l.waits.put(b, cure{queue: b.cure.queue, root: b.cure.root, lack: b.cure.lack, blind: true}, now)
 				l.effects.Admit()
 			}
 		}

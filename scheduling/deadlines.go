@@ -48,6 +48,7 @@ func (l *Ledger) tick(t Timing) []lapse {
 	defer l.mu.Unlock()
 	now := l.clock.Now()
 	l.renew()
+	l.tendReservations()
 	for e := range l.waits.sleeping {
 		l.enqueue(e)
 	}

@@ -41,6 +41,10 @@ type entry struct {
 	shape shape
 	// spot is where the waitlist has the job; Ledger.enqueue sets it.
 	spot spot
+	// reservation is what is kept for the job, nil if nothing is; noReservation is
+	// until when nothing will be.
+	reservation   *reservation
+	noReservation time.Time
 	// said is what was last told in an event of a job that waits, or that is
 	// admitted and misses nodes.
 	said said
@@ -49,6 +53,9 @@ type entry struct {
 
 	assignment *quota.Assignment
 	sets       []*setSlots
+	// asked is what request found that quota is asked for by each pod set, kept
+	// of a job that is tried for others like it.
+	asked []quota.PodSet
 	// seats are the slots of the live pods that have one, unplaced the pods
 	// that have none: the job has no slots, or theirs is not free yet.
 	seats    map[types.UID]*slot
@@ -127,7 +134,7 @@ func (e *entry) holdsCapacity() bool {
 func (e *entry) letsIn() bool { return e.state == Admitted }
 
 func newEntry(job *workload.Job) *entry {
-	return &entry{job: job, state: Pending, seats: map[types.UID]*slot{}, unplaced: map[types.UID]*corev1.Pod{}, succeeded: map[types.UID]struct{}{}}
+	return &entry{job: job, state: Pending}
 }
 
 // occupied says that a pod of the job is on a node or on its way to one.
@@ -270,6 +277,10 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 		Queue:           types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue},
 		NamespaceLabels: namespaceLabels,
 	}
+	if e.asked != nil {
+		r.PodSets = e.asked
+		return r
+	}
 	for i := range e.job.PodSets {
 		ps := &e.job.PodSets[i]
 		r.PodSets = append(r.PodSets, quota.PodSet{
@@ -278,6 +289,9 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 			PerPod:   quota.RequestsOf(ps.PerPod()),
 			Template: ps.ChargedSpec(),
 		})
+	}
+	if b := e.spot.bucket; b != nil && len(b.jobs.items) > 1 {
+		e.asked = r.PodSets
 	}
 	return r
 }
@@ -310,4 +324,13 @@ func (e *entry) nodes() []string {
 		}
 	}
 	return out
+}
+
+// put puts v into a map that is made for its first key: of most jobs that wait
+// there are no pods.
+func put[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
 }

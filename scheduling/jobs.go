@@ -66,6 +66,10 @@ type Timing struct {
 	// NodeLossGrace is how long the slots on a node are kept that does not take
 	// pods for now.
 	NodeLossGrace time.Duration
+	// ReservationAfter is how long a job that has quota and no place waits until
+	// nodes are kept for it, 0 for ever; ReservationFor is how long they are kept
+	// at most, 0 for ever.
+	ReservationAfter, ReservationFor time.Duration
 	// BackoffBase, doubled for each failed start up to BackoffMax, is how long
 	// a job waits that did not start.
 	BackoffBase, BackoffMax time.Duration

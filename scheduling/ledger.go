@@ -75,6 +75,10 @@ type Ledger struct {
 	// for whose pods it chooses domains.
 	follows    bool
 	topologies map[string]struct{}
+	// reserved are the reservations, by ClusterQueue. reserveAfter and reserveFor
+	// are set before the scheduler runs: see Timing.
+	reserved                 map[string]*reservation
+	reserveAfter, reserveFor time.Duration
 	// holdUnqueued: GPU pods without a queue are not let in. It is set before
 	// the scheduler runs.
 	holdUnqueued bool
@@ -125,6 +129,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		away:       map[string]*absence{},
 		overfull:   map[string]*breach{},
 		topologies: map[string]struct{}{},
+		reserved:   map[string]*reservation{},
 		waits:      newWaitlist(),
 		heardNodes: newHeard(), heardNamespaces: newHeard(),
 	}
@@ -194,10 +199,10 @@ func (l *Ledger) isRestored() bool {
 
 // next is the bucket whose first job is to be tried now, nil if there is none.
 func (l *Ledger) next() *bucket {
-	if !l.restored || l.kueueDecides() || len(l.waits.due.items) == 0 {
+	if !l.restored || l.kueueDecides() || len(l.waits.turn.items) == 0 {
 		return nil
 	}
-	return l.waits.due.items[0]
+	return l.waits.turn.items[0].due.items[0]
 }
 
 // startable says that nothing but quota and nodes stands against the job: it
@@ -231,6 +236,10 @@ func (l *Ledger) refuse(e *entry, version int, seen moves, c cure, why *reason.R
 	if seen.queues != w.seen.queues || seen.quota != w.seen.quota || (missed && !b.rests(now)) {
 		return false
 	}
+	if stepsOut(why.Class) {
+		w.stepOut(b, now)
+	}
+	c.root = l.quota.Root(c.queue)
 	w.put(b, c, now)
 	b.missed = missed
 	return true
@@ -242,7 +251,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	if e.version != version || e.state != Pending || !e.startable() {
 		return fmt.Errorf("%s changed while it was planned", e)
 	}
-	a, no := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace]))
+	a, no := l.assign(e)
 	if no != nil || !sameFlavors(a, want) {
 		return fmt.Errorf("quota changed while %s was planned", e)
 	}
@@ -276,7 +285,7 @@ func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment
 	l.waits.seen.quota++
 	l.podsCame(e.gpus() > 0)
 	l.cured(func(b *bucket) bool { return b.needsOthers }, forRoom)
-	l.otherFlavors(a.ClusterQueue)
+	l.otherFlavors(l.quota.Root(a.ClusterQueue))
 	l.effects.Report()
 	return nil
 }

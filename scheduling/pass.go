@@ -130,7 +130,7 @@ func (l *Ledger) late(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := &l.waits
-	if len(w.due.items) == 0 || now.Sub(w.dueSince) < patience {
+	if w.dueBuckets == 0 || now.Sub(w.dueSince) < patience {
 		return false
 	}
 	w.dueSince = now
@@ -228,7 +228,7 @@ func (p *pass) look(b *bucket, lack *placement.Lack) error {
 	case p.room != l.waits.seen.room:
 		p.setAside(b)
 	default:
-		l.waits.put(b, cure{wait: forRoom, queue: b.cure.queue, lack: lack}, p.start)
+		l.waits.put(b, cure{wait: forRoom, queue: b.cure.queue, root: b.cure.root, lack: lack}, p.start)
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (p *pass) try(b *bucket) error {
 	logger := klog.FromContext(p.ctx)
 	e := b.jobs.items[0]
 	version, job := e.version, e.job
-	queue, _ := l.quota.ClusterQueueOf(b.key.queue)
+	queue := b.head.queue
 	no := func(c cure, seen moves, why *reason.Reason) {
 		logger.V(4).Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", why.Class, "reason", why.Message)
 		if !l.refuse(e, version, seen, c, why) {
@@ -263,14 +263,26 @@ func (p *pass) try(b *bucket) error {
 		}
 	}
 
-	assignment, why := l.quota.Assign(e.request(l.namespaces[job.Owner.Namespace]))
+	assignment, why := l.assign(e)
+	if assignment != nil && b.cure.wait == nothing && l.waits.borrows(b.head, assignment.Borrows) {
+		p.tries--
+		p.looks++
+		l.mu.Unlock()
+		return nil
+	}
 	if why != nil {
+		l.withhold(b.head, e, assignment)
+		if r := e.reservation; r != nil {
+			// Who comes before it has taken the quota.
+			l.unreserve(r)
+		}
 		no(cure{wait: forQuota, queue: queue}, l.waits.seen, why)
 		l.mu.Unlock()
 		return nil
 	}
 	seen := l.waits.seen
 	classes, blind := prototypes(e, assignment, l.quota), b.cure.blind
+	reserved := l.reservedFrom(e)
 	l.mu.Unlock()
 
 	if err := p.refresh(); err != nil {
@@ -280,6 +292,9 @@ func (p *pass) try(b *bucket) error {
 	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
 	if blind {
 		gang.Stop = p.podFirst
+	}
+	for i := range gang.Classes {
+		gang.Classes[i].Reserved = reserved
 	}
 	fw, snap, why, err := p.framework(classes)
 	var plan placement.Assignment
@@ -299,6 +314,12 @@ func (p *pass) try(b *bucket) error {
 	}
 
 	l.mu.Lock()
+	if err == nil && why != nil && why.Class == reason.NoPlacement && e.version == version && e.spot.bucket == b && l.starved(e) {
+		l.mu.Unlock()
+		gang.Stop = nil
+		p.reserve(e, version, assignment, fw, snap, gang, wholeSets(job, classes))
+		l.mu.Lock()
+	}
 	defer l.mu.Unlock()
 	if errors.Is(err, placement.ErrStopped) {
 		p.setAside(b)
@@ -310,6 +331,9 @@ func (p *pass) try(b *bucket) error {
 	}
 	if why != nil {
 		b.rest(l.clock.Now(), took, p.budget)
+		if e.version == version && e.spot.bucket == b {
+			l.withhold(b.head, e, assignment)
+		}
 		no(c, seen, why)
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -31,6 +32,7 @@ func TestPassAdmitsWhoANaivePassWouldAdmitInTheSameOrder(t *testing.T) {
 		p.both(func(s *stage) {
 			s.queue("main", false, []string{"new"}, 16)
 			s.queue("two", false, []string{"old", "new"}, 8, 8)
+			s.queue("strict", false, []string{"new"}, 8)
 			s.Restored()
 		})
 		for i, flavor := range []string{"new", "new", "old"} {
@@ -49,6 +51,7 @@ func TestPassAdmitsWhoANaivePassWouldAdmitInTheSameOrder(t *testing.T) {
 				"start a pod":         p.startPod,
 				"stop a pod":          p.stopPod,
 				"change quota":        p.changeQuota,
+				"change a cohort":     p.changeCohort,
 				"wait": func(*rapid.T) {
 					p.both(func(s *stage) {
 						s.clock.Step(700 * time.Millisecond)
@@ -130,7 +133,7 @@ func drawJob(t *rapid.T, name string) *workload.Job {
 	case 4:
 		j.PodSets = append(j.PodSets, set("later", 1, 1, 4))
 	}
-	j.Queue = rapid.SampledFrom([]string{"main", "main", "two"}).Draw(t, "queue")
+	j.Queue = rapid.SampledFrom([]string{"main", "main", "two", "strict"}).Draw(t, "queue")
 	j.Created = epoch0.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) * time.Minute)
 	return j
 }
@@ -257,14 +260,43 @@ func (p *pair) stopPod(t *rapid.T) {
 }
 
 func (p *pair) changeQuota(t *rapid.T) {
-	gpus := int64(rapid.SampledFrom([]int{4, 8, 16, 32}).Draw(t, "gpus"))
-	name := rapid.SampledFrom([]string{"main", "two"}).Draw(t, "queue")
-	stopped := rapid.IntRange(0, 4).Draw(t, "stopped") == 0
-	p.both(func(s *stage) {
-		if name == "two" {
-			s.queue(name, stopped, []string{"old", "new"}, gpus, 8)
-		} else {
-			s.queue(name, stopped, []string{"new"}, gpus)
-		}
-	})
+	name := rapid.SampledFrom([]string{"main", "two", "strict"}).Draw(t, "queue")
+	flavors := map[string][]string{"main": {"new"}, "two": {"old", "new"}, "strict": {"new"}}[name]
+	quotas := make([]int64, len(flavors))
+	for i := range quotas {
+		quotas[i] = rapid.SampledFrom([]int64{0, 4, 8, 16, 32}).Draw(t, "gpus")
+	}
+	cq := clusterQueue(name, flavors, quotas...)
+	if name == "strict" || rapid.IntRange(0, 5).Draw(t, "strategy") == 0 {
+		cq.Spec.QueueingStrategy = kueue.StrictFIFO
+	}
+	cq.Spec.CohortName = kueue.CohortReference(rapid.SampledFrom([]string{"", "a", "a", "b"}).Draw(t, "cohort"))
+	for i := range flavors {
+		q := &cq.Spec.ResourceGroups[0].Flavors[i].Resources[0]
+		q.BorrowingLimit = drawLimit(t, "borrowing")
+		q.LendingLimit = drawLimit(t, "lending")
+	}
+	if rapid.Bool().Draw(t, "reclaim") {
+		cq.Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny}
+	}
+	if rapid.IntRange(0, 5).Draw(t, "selects") == 0 {
+		cq.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "other"}}
+	}
+	stopped := rapid.IntRange(0, 6).Draw(t, "stopped") == 0
+	p.both(func(s *stage) { s.set(cq, stopped) })
+}
+
+func drawLimit(t *rapid.T, what string) *resource.Quantity {
+	if n := rapid.SampledFrom([]int64{-1, -1, 0, 4, 8}).Draw(t, what); n >= 0 {
+		return resource.NewQuantity(n, resource.DecimalSI)
+	}
+	return nil
+}
+
+// changeCohort makes cohort b a part of cohort a, or not, with a quota of its own.
+func (p *pair) changeCohort(t *rapid.T) {
+	c := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+	c.Spec.ParentName = kueue.CohortReference(rapid.SampledFrom([]string{"", "a"}).Draw(t, "parent"))
+	c.Spec.ResourceGroups = clusterQueue("", []string{"new"}, rapid.SampledFrom([]int64{0, 8}).Draw(t, "gpus")).Spec.ResourceGroups
+	p.both(func(s *stage) { s.UpdateQuota(func(t *quota.Tree) { t.SetCohort(c) }) })
 }

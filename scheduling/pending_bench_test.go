@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	benchGangs  = 10000
 	benchNodes  = 100
 	benchQueues = 4
 	// benchCycles is the pods of one round, on each side.
@@ -29,11 +28,13 @@ const (
 // wait: from the call of NextEntity, with a pod ready and another just deleted,
 // until the pod is assumed on a node. Meanwhile reports are made and clocks
 // looked at as in the scheduler. Each iteration is a round of pods behind 10,000
-// gangs and as many behind none, in turns; x-p99 is the ratio of the two 99th
+// gangs (50,000 where the queue is deep) and as many behind none, in turns; x-p99 is the ratio of the two 99th
 // percentiles, the least, middle and most of all rounds.
 func BenchmarkPodCycle(b *testing.B) {
 	for _, bench := range []struct {
 		name string
+		// gangs wait; 0 is 10,000.
+		gangs int
 		// distinct: no two gangs are alike; else there are 36 shapes.
 		distinct bool
 		// quota is that of each queue.
@@ -47,6 +48,9 @@ func BenchmarkPodCycle(b *testing.B) {
 		{name: "wait-for-GPUs/36-shapes", quota: 1e6, cpu: 1, gpus: 8},
 		{name: "wait-for-CPUs/36-shapes", quota: 1e6, cpu: 101, gpus: 1},
 		{name: "wait-for-other-nodes/36-shapes", quota: 1e6, cpu: 1, gpus: 1, node: "infiniband"},
+		{name: "wait-for-quota/deep", gangs: 50000, quota: 0, cpu: 1, gpus: 8},
+		{name: "wait-for-GPUs/deep", gangs: 50000, quota: 1e6, cpu: 1, gpus: 8},
+		{name: "wait-for-CPUs/deep", gangs: 50000, quota: 1e6, cpu: 101, gpus: 1},
 		{name: "wait-for-quota/all-distinct", distinct: true, quota: 0, cpu: 1, gpus: 8},
 		{name: "wait-for-GPUs/all-distinct", distinct: true, quota: 1e6, cpu: 1, gpus: 8},
 		{name: "wait-for-CPUs/all-distinct", distinct: true, quota: 1e6, cpu: 101, gpus: 1},
@@ -56,7 +60,11 @@ func BenchmarkPodCycle(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			empty, full := newCycleBench(ctx, b, bench.quota), newCycleBench(ctx, b, bench.quota)
-			for i := range benchGangs {
+			gangs := bench.gangs
+			if gangs == 0 {
+				gangs = 10000
+			}
+			for i := range gangs {
 				j := job(fmt.Sprintf("gang-%d", i), set("node", 0, int32(1+i%18), bench.gpus-bench.gpus/2*int64(i%2)))
 				milli := bench.cpu * 1000
 				if bench.distinct {

@@ -70,6 +70,9 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 	return lines
 }
 
+// farBehind is what the jobs say that are not among the first of their queue.
+var farBehind = fmt.Sprintf("behind the first %d jobs of its queue", exactReasons)
+
 func (e *entry) line(why reason.Reason) pendingLine {
 	line := pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.said}
 	if e.job.Gated {
@@ -147,19 +150,29 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		return reason.New(reason.BackingOff, "it did not start and is tried again at %s", e.requeueAt.UTC().Format(time.RFC3339))
 	}
 	b := e.spot.bucket
+	if b != nil && b.cure.wait == behind {
+		why := b.behindWhom()
+		if position > exactReasons {
+			why.Message = farBehind
+		}
+		return why
+	}
 	switch {
 	case b == nil || b.why == nil:
 		return nil
 	case position > exactReasons:
-		return &reason.Reason{Class: b.why.Class, Message: fmt.Sprintf("behind the first %d jobs of its queue", exactReasons)}
+		return &reason.Reason{Class: b.why.Class, Message: farBehind}
 	case b.why.Class == reason.WaitingForQuota && b.whyUsed != l.waits.seen.quota:
 		// The numbers are arithmetic, and change with every other admission.
-		if _, now := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace])); now != nil && now.Class == b.why.Class {
+		if _, now := l.assign(e); now != nil && now.Class == b.why.Class {
 			b.why = now
 		} else if now != nil {
 			return now
 		}
 		b.whyUsed = l.waits.seen.quota
+	}
+	if r := e.reservation; r != nil {
+		return &reason.Reason{Class: b.why.Class, Message: b.why.Message + "; " + r.String()}
 	}
 	return b.why
 }

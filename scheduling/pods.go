@@ -262,7 +262,7 @@ func (l *Ledger) record(pod *corev1.Pod) {
 			if old := e.unplaced[pod.UID]; old == nil || old.Labels[workload.QueueLabel] != pod.Labels[workload.QueueLabel] {
 				l.reread(e)
 			}
-			e.unplaced[pod.UID] = pod
+			put(&e.unplaced, pod.UID, pod)
 			l.seat(e, []*corev1.Pod{pod})
 		case pod.Spec.NodeName != "":
 			if !s.bound {

@@ -193,7 +193,7 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	if before != nil {
 		// It was read as a waiting one.
 		e.podOwners = before.podOwners
-		maps.Copy(e.unplaced, before.unplaced)
+		e.unplaced = maps.Clone(before.unplaced)
 		l.enqueue(before)
 	}
 	e.assignment = assignmentOf(job, wl.Status.Admission)

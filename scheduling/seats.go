@@ -42,7 +42,8 @@ func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
 			continue
 		}
 		delete(e.unplaced, pod.UID)
-		e.seats[pod.UID], l.sitters[pod.UID] = s, e
+		put(&e.seats, pod.UID, s)
+		l.sitters[pod.UID] = e
 		s.pod = pod
 		if s.done {
 			// Its Job makes it again: the slot's room was given away, so a new
@@ -164,7 +165,7 @@ func (l *Ledger) replan(e *entry) {
 // wait for the next ones.
 func (l *Ledger) unseat(e *entry) {
 	for uid, s := range e.seats {
-		e.unplaced[uid] = s.pod
+		put(&e.unplaced, uid, s.pod)
 		delete(l.sitters, uid)
 	}
 	clear(e.seats)

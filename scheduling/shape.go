@@ -14,9 +14,9 @@ import (
 // shape stands for all that quota and placement look at in a job, so that what
 // is refused to one job is refused to all of its shape in the same queue. The
 // zero shape is that of no job.
-type shape [sha256.Size]byte
+type shape [sha256.Size / 2]byte
 
-// shapeOf hashes the pod sets of a job. What only the kubelet reads is left
+// shapeOf hashes the pod sets of a job, and how long it may run. What only the kubelet reads is left
 // out, because it tends to be different in every job: commands, environment,
 // images, configuration that is mounted. So are annotations; those that
 // matter are in the topology request. And so are the labels that are different
@@ -30,12 +30,13 @@ func shapeOf(job *workload.Job) shape {
 		Labels   map[string]string
 		Spec     corev1.PodSpec
 		Written  written
+		Deadline *int64
 	}
 	sets := make([]podSet, len(job.PodSets))
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
 		t := ps.PlacedTemplate()
-		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Charge: ps.PerPod(), Labels: sharedLabels(t.Labels), Spec: t.Spec, Written: writtenOn(job, ps)}
+		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Topology: ps.Topology, Charge: ps.PerPod(), Labels: sharedLabels(t.Labels), Spec: t.Spec, Written: writtenOn(job, ps), Deadline: ps.Deadline}
 		s := &sets[i].Spec
 		s.Containers, s.InitContainers = scheduled(s.Containers), scheduled(s.InitContainers)
 		s.EphemeralContainers = nil
@@ -44,13 +45,19 @@ func shapeOf(job *workload.Job) shape {
 		s.ServiceAccountName, s.DeprecatedServiceAccount, s.ImagePullSecrets = "", "", nil
 		s.Hostname, s.Subdomain, s.DNSConfig, s.HostAliases = "", "", nil, nil
 	}
-	data, err := json.Marshal(sets)
+	// How long a job runs decides whether it may pass one for which nodes are
+	// reserved.
+	data, err := json.Marshal(struct {
+		Sets        []podSet
+		MaxExecTime *string
+	}{sets, job.MaxExecTime})
 	if err != nil {
 		// Pod templates were decoded from JSON. Should one not go back, its job
 		// is only like itself.
 		data = []byte(job.Owner.UID)
 	}
-	return sha256.Sum256(data)
+	sum := sha256.Sum256(data)
+	return shape(sum[:len(shape{})])
 }
 
 // sharedLabels are the labels that jobs may have in common.

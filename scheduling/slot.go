@@ -210,7 +210,7 @@ func (e *entry) succeed(pod *corev1.Pod) *slot {
 	if _, counted := e.succeeded[pod.UID]; !ok || set == nil || counted {
 		return nil
 	}
-	e.succeeded[pod.UID] = struct{}{}
+	put(&e.succeeded, pod.UID, struct{}{})
 	return set.succeed(w, workload.AttemptOf(pod))
 }
 

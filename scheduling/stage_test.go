@@ -35,6 +35,8 @@ type stage struct {
 	// order is the jobs that naivePass admitted, first to last.
 	order []string
 	names map[types.UID]string
+	// kept are the jobs for which naivePass withholds, by ClusterQueue.
+	kept map[string]types.UID
 }
 
 func newStage(ctx context.Context, t fataler) *stage {
@@ -58,7 +60,7 @@ func newStageOn(ctx context.Context, t fataler, c clock.PassiveClock, pop func(k
 	}
 	s := &stage{
 		scene: &scene{t: t, wishes: newWishes(), plain: sched.Cache, logger: klog.Logger{}},
-		ctx:   ctx, names: map[types.UID]string{},
+		ctx:   ctx, names: map[types.UID]string{}, kept: map[string]types.UID{},
 	}
 	if pop != nil {
 		sched.NextEntity = pop
@@ -73,6 +75,11 @@ func newStageOn(ctx context.Context, t fataler, c clock.PassiveClock, pop func(k
 // queue makes a ClusterQueue of the flavors given and a LocalQueue of its name;
 // the nodes of a flavor are labelled with its name.
 func (s *stage) queue(name string, stopped bool, flavors []string, gpus ...int64) {
+	s.set(clusterQueue(name, flavors, gpus...), stopped)
+}
+
+// clusterQueue has a quota of GPUs in each of the flavors given.
+func clusterQueue(name string, flavors []string, gpus ...int64) *kueue.ClusterQueue {
 	cq := &kueue.ClusterQueue{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: kueue.ClusterQueueSpec{
@@ -88,12 +95,18 @@ func (s *stage) queue(name string, stopped bool, flavors []string, gpus ...int64
 			},
 		})
 	}
-	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}}
+	return cq
+}
+
+// set makes a ClusterQueue, its flavors and a LocalQueue of its name.
+func (s *stage) set(cq *kueue.ClusterQueue, stopped bool) {
+	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cq.Name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(cq.Name)}}
 	if stopped {
 		lq.Spec.StopPolicy = new(kueue.Hold)
 	}
 	s.UpdateQuota(func(t *quota.Tree) {
-		for _, flavor := range flavors {
+		for _, f := range cq.Spec.ResourceGroups[0].Flavors {
+			flavor := string(f.Name)
 			t.SetFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavor}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"flavor": flavor}}})
 		}
 		t.SetClusterQueue(cq)
@@ -125,24 +138,101 @@ func (s *stage) pass() []string {
 	return nil
 }
 
-// naivePass does the same without a memory: it admits the first job in queue
-// order that can start, until none can.
+// naivePass does the same without a memory of what was refused: after each
+// admission it begins anew with all jobs, and takes of the first ones of the
+// ClusterQueues who borrows from the fewest levels, then by queue order. What
+// StrictFIFO queues withhold it knows from the pass before, as they do.
 func (s *stage) naivePass() []string {
 	s.order = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for {
-		var all []*entry
-		for _, e := range s.jobs {
-			if e.state == Pending && e.startable() && !s.clock.Now().Before(e.requeueAt) {
-				all = append(all, e)
-			}
-		}
-		slices.SortFunc(all, (*entry).before)
-		if !slices.ContainsFunc(all, s.start) {
+	for range 10000 {
+		if !s.naiveRound() {
 			return s.order
 		}
 	}
+	s.t.Fatalf("the rounds never end")
+	return nil
+}
+
+// naiveRound reports whether something has changed: a job was admitted, or less
+// is withheld.
+func (s *stage) naiveRound() bool {
+	lines := map[string][]*entry{}
+	for _, e := range s.jobs {
+		if e.state == Pending && e.startable() && !s.clock.Now().Before(e.requeueAt) {
+			cq, _ := s.quota.ClusterQueueOf(e.queue())
+			lines[cq] = append(lines[cq], e)
+		}
+	}
+	for cq, line := range lines {
+		slices.SortFunc(line, (*entry).before)
+		if s.quota.Strict(cq) {
+			inLine := slices.DeleteFunc(slices.Clone(line), func(e *entry) bool {
+				_, no := s.quota.Assign(e.request(nil))
+				return no != nil && stepsOut(no.Class)
+			})
+			if lines[cq] = inLine; len(inLine) > 1 {
+				lines[cq] = inLine[:1]
+			}
+		}
+	}
+	changed := false
+	for cq, kept := range s.kept {
+		if len(lines[cq]) == 0 || lines[cq][0].job.Owner.UID != kept || !s.quota.Strict(cq) {
+			s.quota.Unwithhold(kept)
+			delete(s.kept, cq)
+			changed = true
+		}
+	}
+	for {
+		var best *entry
+		var queue string
+		levels := 0
+		for cq, line := range lines {
+			if len(line) == 0 {
+				continue
+			}
+			l := 0
+			if a, _ := s.quota.Assign(line[0].request(nil)); a != nil {
+				l = a.Borrows
+			}
+			if best == nil || l < levels || (l == levels && line[0].before(best) < 0) {
+				best, queue, levels = line[0], cq, l
+			}
+		}
+		if best == nil {
+			return changed
+		}
+		if s.start(best) {
+			return true
+		}
+		lines[queue] = lines[queue][1:]
+		if s.quota.Strict(queue) {
+			changed = s.naiveWithhold(queue, best) || changed
+		}
+	}
+}
+
+// naiveWithhold keeps what the blocked head of a StrictFIFO queue may keep, and
+// reports whether that is less than before.
+func (s *stage) naiveWithhold(queue string, e *entry) bool {
+	uid := e.job.Owner.UID
+	r := e.request(nil)
+	a, _ := s.quota.Assign(r)
+	var keep quota.Usage
+	if a != nil {
+		keep = s.quota.Withheld(r, a)
+	}
+	had := s.kept[queue] != ""
+	if len(keep) == 0 {
+		s.quota.Unwithhold(uid)
+		delete(s.kept, queue)
+		return had
+	}
+	s.quota.Withhold(uid, queue, keep)
+	s.kept[queue] = uid
+	return false
 }
 
 // start admits a job if quota and nodes allow.

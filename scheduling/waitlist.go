@@ -29,10 +29,19 @@ type waitlist struct {
 	// born numbers the buckets.
 	born int64
 
-	due *ordered[*bucket]
-	// dueSince is since when some bucket has been due all the time.
-	dueSince time.Time
-	// quota and room are the buckets that wait for either, by ClusterQueue.
+	// heads are those of the ClusterQueues in which buckets wait, where is the
+	// head of each LocalQueue with buckets, and turn those with some that are due.
+	heads map[string]*head
+	where map[types.NamespacedName]*head
+	turn  *pile[*head]
+	// loose are the heads for which capacity is withheld without need.
+	loose map[*head]struct{}
+	// dueBuckets is how many are due, dueSince since when some have been all the
+	// time.
+	dueBuckets int
+	dueSince   time.Time
+	// quota are the buckets that wait for it, by the root of their tree, room
+	// those that wait for nodes, by ClusterQueue.
 	quota, room map[string]map[*bucket]struct{}
 	// gpus are those that wait for more free GPUs, the smallest need first.
 	gpus map[placement.Bite]*ordered[*bucket]
@@ -60,7 +69,10 @@ func newWaitlist() waitlist {
 		lines:    map[types.NamespacedName]*ordered[*entry]{},
 		parked:   map[types.NamespacedName]int32{},
 		buckets:  map[bucketKey]*bucket{},
-		due:      &ordered[*bucket]{compare: func(a, b *bucket) int { return a.rank.compare(b.rank) }},
+		heads:    map[string]*head{},
+		where:    map[types.NamespacedName]*head{},
+		turn:     &pile[*head]{compare: byTurn, at: func(h *head) *int { return &h.at }},
+		loose:    map[*head]struct{}{},
 		quota:    map[string]map[*bucket]struct{}{},
 		room:     map[string]map[*bucket]struct{}{},
 		gpus:     map[placement.Bite]*ordered[*bucket]{},
@@ -74,13 +86,14 @@ func newWaitlist() waitlist {
 // rank is a job's place in queue order.
 type rank struct {
 	priority int32
-	created  time.Time
-	uid      types.UID
+	// created is when, in nanoseconds since 1970.
+	created int64
+	uid     types.UID
 }
 
 // compare is the queue order: priority, then creation, then UID.
 func (r rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(o.priority, r.priority), r.created.Compare(o.created), cmp.Compare(r.uid, o.uid))
+	return cmp.Or(cmp.Compare(o.priority, r.priority), cmp.Compare(r.created, o.created), cmp.Compare(r.uid, o.uid))
 }
 
 type bucketKey struct {
@@ -93,7 +106,13 @@ type bucketKey struct {
 type bucket struct {
 	key  bucketKey
 	born int64
-	jobs *ordered[*entry]
+	jobs ordered[*entry]
+	// head is where it waits for its turn; stands says that it stands in line
+	// there.
+	head   *head
+	stands bool
+	// at is where it lies among those that are due.
+	at int
 	// rank is that of the first job.
 	rank rank
 	// why is the reason that its jobs were refused for last, nil before the
@@ -120,16 +139,26 @@ type spot struct {
 	queue     types.NamespacedName
 	rank      rank
 	bucket    *bucket
-	blocked   reason.Reason
+	blocked   *reason.Reason
 	requeueAt time.Time
 }
 
 // parked says that the job is deactivated: it waits for nothing.
-func (s spot) parked() bool { return s.blocked.Class == reason.Deactivated }
+func (s spot) parked() bool { return s.blocked != nil && s.blocked.Class == reason.Deactivated }
 
 // enqueue brings the waitlist in line with one job, after anything about the
-// job has changed. Doing it twice changes nothing.
+// job has changed. Doing it twice changes nothing. A job that starts, or is
+// another now, needs no reservation.
 func (l *Ledger) enqueue(e *entry) {
+	l.list(e)
+	if r := e.reservation; r != nil && (e.spot.bucket == nil || e.version != r.version) {
+		l.unreserve(r)
+	}
+	l.loosen()
+}
+
+// list puts a job into the lists that it belongs to.
+func (l *Ledger) list(e *entry) {
 	w := &l.waits
 	known := l.jobs[e.job.Owner.UID] == e
 	belongs(w.charged, e, known && e.holdsCapacity())
@@ -141,10 +170,7 @@ func (l *Ledger) enqueue(e *entry) {
 	var now spot
 	var key bucketKey
 	if waits {
-		now = spot{waits: true, queue: e.queue(), rank: e.rank()}
-		if e.blocked != nil {
-			now.blocked = *e.blocked
-		}
+		now = spot{waits: true, queue: e.queue(), rank: e.rank(), blocked: e.blocked}
 		if asleep {
 			now.requeueAt = e.requeueAt
 		}
@@ -157,7 +183,8 @@ func (l *Ledger) enqueue(e *entry) {
 	if now == e.spot && inBucket == (now.bucket != nil) {
 		return
 	}
-	w.take(e)
+	clock := l.clock.Now()
+	w.take(e, clock)
 	if waits {
 		w.line(now.queue).insert(e.at(now))
 		if now.parked() {
@@ -169,7 +196,7 @@ func (l *Ledger) enqueue(e *entry) {
 		w.untold.remove(e)
 		e.said = said{}
 	}
-	if inBucket && w.join(key, e, l.clock.Now()) {
+	if inBucket && w.join(key, e, l.headOf(now.queue), clock) {
 		l.effects.Admit()
 	}
 }
@@ -181,7 +208,7 @@ func (e *entry) at(s spot) *entry {
 }
 
 // take removes a job from its line and its bucket, where it has them.
-func (w *waitlist) take(e *entry) {
+func (w *waitlist) take(e *entry, now time.Time) {
 	old := e.spot
 	if !old.waits {
 		e.spot = spot{}
@@ -190,6 +217,7 @@ func (w *waitlist) take(e *entry) {
 	line := w.lines[old.queue]
 	if line.remove(e); len(line.items) == 0 {
 		delete(w.lines, old.queue)
+		delete(w.where, old.queue)
 	}
 	if old.parked() {
 		if w.parked[old.queue]--; w.parked[old.queue] == 0 {
@@ -197,7 +225,7 @@ func (w *waitlist) take(e *entry) {
 		}
 	}
 	if b := old.bucket; b != nil {
-		w.change(b, func() { b.jobs.remove(e) })
+		w.change(b, now, func() { b.jobs.remove(e) })
 	}
 	e.spot = spot{}
 }
@@ -215,38 +243,45 @@ func (w *waitlist) line(queue types.NamespacedName) *ordered[*entry] {
 func byRank(a, b *entry) int { return a.spot.rank.compare(b.spot.rank) }
 
 // join puts a job into its bucket and reports whether the bucket is due.
-func (w *waitlist) join(key bucketKey, e *entry, now time.Time) bool {
+func (w *waitlist) join(key bucketKey, e *entry, h *head, now time.Time) bool {
 	b := w.buckets[key]
 	if b == nil {
 		w.born++
-		b = &bucket{key: key, born: w.born, jobs: &ordered[*entry]{compare: byRank}, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
-		b.rank = e.spot.rank
+		b = &bucket{key: key, born: w.born, jobs: ordered[*entry]{compare: byRank}, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
+		b.rank, b.head, b.cure = e.spot.rank, h, cure{wait: aside}
+		h.buckets++
 		w.buckets[key] = b
 		w.put(b, cure{}, now)
 	}
 	e.spot.bucket = b
-	w.change(b, func() { b.jobs.insert(e) })
+	w.change(b, now, func() { b.jobs.insert(e) })
 	return b.cure.wait == nothing
 }
 
 // change changes the jobs of a bucket. A bucket that becomes empty is
 // forgotten.
-func (w *waitlist) change(b *bucket, do func()) {
+func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 	do()
 	switch {
 	case len(b.jobs.items) == 0:
 		w.leave(b)
 		b.cure.wait = aside
+		w.stepOut(b, now)
 		delete(w.buckets, b.key)
+		w.quit(b.head)
 	case b.jobs.items[0].spot.rank != b.rank:
-		due := b.cure.wait == nothing
-		if due {
-			w.due.remove(b)
+		was := b.cure
+		w.leave(b)
+		b.cure = cure{wait: aside}
+		if b.stands {
+			b.head.line.remove(b)
 		}
 		b.rank = b.jobs.items[0].spot.rank
-		if due {
-			w.due.insert(b)
+		if b.stands {
+			b.head.line.insert(b)
 		}
+		w.file(b, was, now)
+		w.settle(b.head, now)
 	}
 }
 
@@ -260,7 +295,7 @@ func belongs(set map[*entry]struct{}, e *entry, in bool) {
 }
 
 func (e *entry) rank() rank {
-	return rank{priority: e.priority, created: e.job.Created, uid: e.job.Owner.UID}
+	return rank{priority: e.priority, created: e.job.Created.UnixNano(), uid: e.job.Owner.UID}
 }
 
 func (e *entry) queue() types.NamespacedName {
@@ -280,7 +315,7 @@ func (e *entry) setJob(job *workload.Job) {
 	if e.job == nil || !sameRequest(e.job, job) {
 		e.shape = shape{}
 	}
-	e.job = job
+	e.job, e.asked = job, nil
 }
 
 // lost says that a slot of the job has no node.

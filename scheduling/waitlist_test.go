@@ -58,7 +58,11 @@ func (l *Ledger) waitlistErrors() []string {
 			wrong("those that wait for GPUs are not in order")
 		}
 	}
-	if places += len(w.due.items); places != len(w.buckets) || !slices.IsSortedFunc(w.due.items, w.due.compare) {
+	due := 0
+	for _, h := range w.turn.items {
+		due += len(h.due.items)
+	}
+	if places += due + l.headErrors(wrong); places != len(w.buckets) || due != w.dueBuckets {
 		wrong("%d buckets are in lists, of %d", places, len(w.buckets))
 	}
 	waiting, ready := 0, 0

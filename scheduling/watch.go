@@ -112,6 +112,11 @@ func (j *Jobs) sources(ctx context.Context) []source {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetClusterQueue(o) })
 			}
 		}, func(o *kueue.ClusterQueue) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) }) }), needed},
+		{of("Cohort"), &kueue.Cohort{}, handler(func(old, o *kueue.Cohort) {
+			if old == nil || old.Generation != o.Generation {
+				l.UpdateQuota(func(t *quota.Tree) { t.SetCohort(o) })
+			}
+		}, func(o *kueue.Cohort) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteCohort(o.Name) }) }), neededIfServed},
 		{of("LocalQueue"), &kueue.LocalQueue{}, handler(func(old, o *kueue.LocalQueue) {
 			if old == nil || old.Generation != o.Generation {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetLocalQueue(o) })

@@ -82,6 +82,7 @@ func batchPodSet(b *batchv1.Job) (*PodSet, *reason.Reason) {
 		Completions:    max(count, ptr.Deref(b.Spec.Completions, 0)),
 		PodsPerReplica: count,
 		Template:       *template,
+		Deadline:       b.Spec.ActiveDeadlineSeconds,
 		Topology:       topology,
 	}
 	set.Ended = batchEnded(b, set)

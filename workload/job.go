@@ -108,6 +108,9 @@ type PodSet struct {
 	// Rendered is the template as pods of it will be; nil until someone has
 	// rendered it, which Read does not.
 	Rendered *Rendered
+	// Deadline is the activeDeadlineSeconds of the Jobs that make the pods, or of
+	// pods that nobody makes again; nil without one.
+	Deadline *int64
 	// Topology is what the template's topology annotations ask for, in the
 	// form that Kueue writes into a Workload; never nil on a read Job.
 	Topology *kueue.PodSetTopologyRequest

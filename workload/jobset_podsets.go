@@ -73,6 +73,7 @@ func podSets(jobs []jobset.ReplicatedJob, startup *jobset.StartupPolicy) ([]PodS
 			PodsPerReplica: perReplica,
 			Phase:          phase[rj.Name],
 			Template:       rj.Template.Spec.Template,
+			Deadline:       rj.Template.Spec.ActiveDeadlineSeconds,
 			Topology:       topology,
 		})
 	}

@@ -100,6 +100,7 @@ func podSetOf(name kueue.PodSetReference, pod *corev1.Pod, count int32) (PodSet,
 	set := PodSet{
 		Name: string(name), Count: count, Completions: count, PodsPerReplica: count,
 		Template: corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()},
+		Deadline: pod.Spec.ActiveDeadlineSeconds,
 	}
 	set.Template.Labels, set.Template.Annotations = pod.Labels, pod.Annotations
 	set.Template.Spec.NodeName = ""

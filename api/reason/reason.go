@@ -37,6 +37,9 @@ const (
 	ExceedsCluster Class = "ExceedsCluster"
 	// NoPlacement: the quota is free, but no set of nodes takes the whole job.
 	NoPlacement Class = "NoPlacement"
+	// PendingEvaluation: the job stands behind another in a StrictFIFO queue, and
+	// is not tried before it.
+	PendingEvaluation Class = "PendingEvaluation"
 	// BackingOff: an earlier start failed and the retry time has not come.
 	BackingOff Class = "BackingOff"
 	// Deactivated: spec.active of the Workload is false.

@@ -28,8 +28,10 @@ func times(q resource.Quantity, n int64) resource.Quantity {
 // before the change counts too for that long.
 type allowance[K comparable] struct {
 	limit, before amounts[K]
-	changed       time.Time
-	tolerated     amounts[K]
+	// seen is what was in use last.
+	seen      amounts[K]
+	changed   time.Time
+	tolerated amounts[K]
 }
 
 // set changes the limit, while used is in use.
@@ -71,7 +73,7 @@ func (a *allowance[K]) exceeded(used amounts[K], now time.Time, inFlight time.Du
 // settle takes what is used now as what is tolerated from now on: no more
 // where it is above the limit, the limit where it is not.
 func (a *allowance[K]) settle(used amounts[K]) {
-	a.tolerated = amounts[K]{}
+	a.tolerated, a.seen = amounts[K]{}, used
 	for k, q := range used {
 		if q.Cmp(a.limit[k]) > 0 {
 			a.tolerated[k] = q

@@ -18,7 +18,7 @@ const (
 	admittedFirst   = "every pod of a queued job is bound only while its Workload is admitted, with a slot for it"
 	startsTogether  = "the pods of a start group are bound within a bound time of each other, or their Workload is released"
 	leavesWhole     = "a Workload that is not admitted holds nothing"
-	quotaKept       = "the charges of the admitted Workloads never exceed the quota of their ClusterQueue"
+	quotaKept       = "the charges of the admitted Workloads never exceed the quota of their ClusterQueue and its Cohorts"
 	nodesKept       = "pods and held slots never exceed a node"
 	evictionsSayWhy = "every eviction has a reason, and a preemption names its beneficiary"
 )
@@ -69,6 +69,8 @@ type Checker struct {
 	pods   map[types.UID]*pod
 	nodes  map[string]*node
 	queues map[string]*queue
+	// cohorts are those that exist or that somebody names.
+	cohorts map[string]*queue
 	// jobSets, batch Jobs and training jobs among them, and trainJobs are kept when they are
 	// deleted, because their pods live a little longer.
 	jobSets   map[types.UID]*jobSet
@@ -88,7 +90,7 @@ func NewChecker(o Options) *Checker {
 	o = o.complete()
 	return &Checker{
 		options: o, history: history{size: o.History},
-		pods: map[types.UID]*pod{}, nodes: map[string]*node{}, queues: map[string]*queue{},
+		pods: map[types.UID]*pod{}, nodes: map[string]*node{}, queues: map[string]*queue{}, cohorts: map[string]*queue{},
 		jobSets: map[types.UID]*jobSet{}, trainJobs: map[types.UID]*trainJob{},
 		workloads: map[types.UID]*claim{}, byOwner: map[types.UID]*claim{}, ended: map[types.UID]bool{},
 	}
@@ -109,6 +111,8 @@ func (c *Checker) Observe(e Event) {
 		c.seeWorkload(o, gone)
 	case *kueue.ClusterQueue:
 		c.seeQueue(o, gone)
+	case *kueue.Cohort:
+		c.seeCohort(o, gone)
 	case *jobset.JobSet:
 		c.seeJobSet(o, gone)
 	case *batchv1.Job:

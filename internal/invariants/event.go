@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Event is one change of one object: a Pod, Node, Workload, ClusterQueue,
+// Event is one change of one object: a Pod, Node, Workload, ClusterQueue, Cohort,
 // JobSet, batch Job, or a TrainJob or training job as unstructured. Its resource version places it in the
 // history; that of a deletion is the version of the deletion.
 type Event struct {

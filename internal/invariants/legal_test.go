@@ -171,6 +171,28 @@ func TestWhatMayHappen(t *testing.T) {
 			s.stop("p0")
 			s.wait(time.Hour)
 		}},
+		{"a queue borrows what another one lends", func(s *story) {
+			s.node("a", 8)
+			s.queue("q", 4)
+			s.queue("other", 8)
+			s.inCohort("q", "all", borrows(4))
+			s.inCohort("other", "all", lends(4))
+			s.wait(time.Minute)
+			s.job("job", set{name: "node", pods: 1, gpus: 8})
+			s.admit("job", nodes("a"))
+		}},
+		{"a queue that borrows is moved to another cohort", func(s *story) {
+			s.node("a", 8)
+			s.queue("q", 4)
+			s.queue("other", 8)
+			s.inCohort("q", "all")
+			s.inCohort("other", "all")
+			s.job("job", set{name: "node", pods: 1, gpus: 8})
+			s.admit("job", nodes("a"))
+			s.inCohort("q", "elsewhere")
+			s.wait(time.Hour)
+			s.touch("job")
+		}},
 		{"an admin lowers a quota under what is in use", func(s *story) {
 			running(s)
 			s.quota("q", 4)

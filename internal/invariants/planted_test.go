@@ -130,6 +130,26 @@ var plantedCharges = []planted{
 		s.admit("two", nodes("b"))
 	}, quotaKept, []string{"16 of 12 nvidia.com/gpu of flavor h100 are charged to ClusterQueue q: Workload team/one 8, Workload team/two 8"},
 		[]string{"ClusterQueue q has quota for 12", "Workload team/one is admitted", "Workload team/two is admitted"}},
+	{"a Workload borrows more than its queue may", func(s *story) {
+		s.node("a", 8)
+		s.queue("q", 4)
+		s.queue("other", 8)
+		s.inCohort("q", "all", borrows(2))
+		s.inCohort("other", "all")
+		s.wait(time.Minute)
+		s.job("job", set{name: "node", pods: 1, gpus: 8})
+		s.admit("job", nodes("a"))
+	}, quotaKept, []string{"8 of 6 nvidia.com/gpu of flavor h100 are charged to ClusterQueue q: Workload team/job 8"}, nil},
+	{"a Workload borrows more than its cohort has", func(s *story) {
+		s.node("a", 8)
+		s.queue("q", 4)
+		s.queue("other", 8)
+		s.inCohort("q", "all")
+		s.inCohort("other", "all", lends(3))
+		s.wait(time.Minute)
+		s.job("job", set{name: "node", pods: 1, gpus: 8})
+		s.admit("job", nodes("a"))
+	}, quotaKept, []string{"8 of 7 nvidia.com/gpu of flavor h100 are charged to Cohort all"}, nil},
 	{"a Workload is admitted long after its quota was lowered", func(s *story) {
 		s.node("a", 8)
 		s.queue("q", 8)

@@ -10,44 +10,78 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// queue is a ClusterQueue. One that does not exist has no quota.
+// queue is a ClusterQueue, or a Cohort. One that does not exist has no quota.
 type queue struct {
 	ref    string
 	exists bool
-	quota  allowance[cell]
+	// parent is the Cohort that it names.
+	parent string
+	// nominal is its own quota, borrowing and lending its limits, as far as it
+	// has any.
+	nominal, borrowing, lending amounts[cell]
+	// quota is what it may use, with all that is below it.
+	quota allowance[cell]
 }
 
 func (c *Checker) queueNamed(name string) *queue {
-	if c.queues[name] == nil {
-		c.queues[name] = &queue{ref: "ClusterQueue " + name}
+	return named(c.queues, "ClusterQueue", name)
+}
+
+func named(all map[string]*queue, kind, name string) *queue {
+	if all[name] == nil {
+		all[name] = &queue{ref: kind + " " + name}
 	}
-	return c.queues[name]
+	return all[name]
 }
 
 func (c *Checker) seeQueue(o *kueue.ClusterQueue, gone bool) {
-	limit := amounts[cell]{}
-	for _, group := range o.Spec.ResourceGroups {
-		for _, flavor := range group.Flavors {
-			for _, r := range flavor.Resources {
-				if !gone {
-					limit.add(cell{string(flavor.Name), r.Name}, r.NominalQuota)
+	c.seeQuota(c.queueNamed(o.Name), string(o.Spec.CohortName), o.Spec.ResourceGroups, gone)
+}
+
+func (c *Checker) seeCohort(o *kueue.Cohort, gone bool) {
+	c.seeQuota(named(c.cohorts, "Cohort", o.Name), string(o.Spec.ParentName), o.Spec.ResourceGroups, gone)
+}
+
+// seeQuota takes in what a queue has now. It changes what all may use that are
+// in a tree with it.
+func (c *Checker) seeQuota(q *queue, parent string, groups []kueue.ResourceGroup, gone bool) {
+	now := queue{ref: q.ref, exists: !gone, nominal: amounts[cell]{}, borrowing: amounts[cell]{}, lending: amounts[cell]{}, quota: q.quota}
+	if !gone {
+		now.parent = parent
+		for _, group := range groups {
+			for _, flavor := range group.Flavors {
+				for _, r := range flavor.Resources {
+					u := cell{string(flavor.Name), r.Name}
+					now.nominal.add(u, r.NominalQuota)
+					if r.BorrowingLimit != nil {
+						now.borrowing[u] = *r.BorrowingLimit
+					}
+					if r.LendingLimit != nil {
+						now.lending[u] = *r.LendingLimit
+					}
 				}
 			}
 		}
 	}
-	q := c.queueNamed(o.Name)
-	if q.exists == !gone && same(q.quota.limit, limit) {
+	if q.exists == now.exists && q.parent == now.parent && same(q.nominal, now.nominal) && same(q.borrowing, now.borrowing) && same(q.lending, now.lending) {
 		return
 	}
-	q.exists = !gone
-	used, _ := c.charged(o.Name)
-	q.quota.set(limit, used, c.now, c.options.InFlight)
+	*q = now
+	if q.parent != "" {
+		named(c.cohorts, "Cohort", q.parent)
+	}
+	for _, n := range c.allQueues() {
+		limit, used := c.limit(n), c.used(n)
+		if n == q || !same(n.quota.limit, limit) || !same(n.quota.seen, used) {
+			n.quota.set(limit, used, c.now, c.options.InFlight)
+		}
+	}
 	if gone {
 		c.note(q.ref+" is gone", q.ref)
 		return
 	}
 	var cells []string
-	for u, amount := range limit {
+	for u, amount := range q.nominal {
 		cells = append(cells, fmt.Sprintf("%s %s of %s", amount.String(), u.resource, u.flavor))
 	}
 	slices.Sort(cells)
@@ -81,22 +115,31 @@ func (c *Checker) judgeCharges(was, now *claim) {
 			names[cl.queue] = true
 		}
 	}
+	judged := map[*queue]bool{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		q := c.queueNamed(name)
-		used, by := c.charged(name)
-		for _, u := range q.quota.exceeded(used, c.now, c.options.InFlight) {
-			objects, parts := []string{q.ref}, []string{}
-			for _, cl := range by {
-				if amount, ok := cl.usage[u]; ok {
-					objects = append(objects, cl.ref)
-					parts = append(parts, fmt.Sprintf("%s %s", cl.ref, amount.String()))
-				}
-			}
-			c.violated(quotaKept, fmt.Sprintf("%s of %s %s of flavor %s are charged to %s: %s",
-				text(used[u]), text(q.quota.limit[u]), u.resource, u.flavor, q.ref, strings.Join(parts, ", ")), objects...)
+		_, by := c.charged(name)
+		for q := c.queueNamed(name); q != nil && !judged[q]; q = c.above(q) {
+			judged[q] = true
+			c.judgeUse(q, c.used(q), by)
 		}
-		q.quota.settle(used)
 	}
+}
+
+// judgeUse asserts that a ClusterQueue or a Cohort uses no more than it may; by
+// are those of whom something has changed, with their neighbours.
+func (c *Checker) judgeUse(q *queue, used amounts[cell], by []*claim) {
+	for _, u := range q.quota.exceeded(used, c.now, c.options.InFlight) {
+		objects, parts := []string{q.ref}, []string{}
+		for _, cl := range by {
+			if amount, ok := cl.usage[u]; ok {
+				objects = append(objects, cl.ref)
+				parts = append(parts, fmt.Sprintf("%s %s", cl.ref, amount.String()))
+			}
+		}
+		c.violated(quotaKept, fmt.Sprintf("%s of %s %s of flavor %s are charged to %s: %s",
+			text(used[u]), text(q.quota.limit[u]), u.resource, u.flavor, q.ref, strings.Join(parts, ", ")), objects...)
+	}
+	q.quota.settle(used)
 }
 
 // same says that two amounts are equal.

@@ -89,6 +89,24 @@ func (s *story) queue(name string, n int64) {
 	s.add(o)
 }
 
+// inCohort puts a queue into a cohort.
+func (s *story) inCohort(name, cohort string, limits ...func(*kueue.ResourceQuota)) {
+	change(s, name, func(q *kueue.ClusterQueue) {
+		q.Spec.CohortName = kueue.CohortReference(cohort)
+		for _, l := range limits {
+			l(&q.Spec.ResourceGroups[0].Flavors[0].Resources[0])
+		}
+	})
+}
+
+func borrows(n int64) func(*kueue.ResourceQuota) {
+	return func(q *kueue.ResourceQuota) { q.BorrowingLimit = resource.NewQuantity(n, resource.DecimalSI) }
+}
+
+func lends(n int64) func(*kueue.ResourceQuota) {
+	return func(q *kueue.ResourceQuota) { q.LendingLimit = resource.NewQuantity(n, resource.DecimalSI) }
+}
+
 // quota changes the quota of a queue.
 func (s *story) quota(name string, n int64) {
 	change(s, name, func(q *kueue.ClusterQueue) { setQuota(q, n) })

@@ -45,7 +45,7 @@ func watched() []client.Object {
 	trainJob := &unstructured.Unstructured{}
 	trainJob.SetGroupVersionKind(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"})
 	return append([]client.Object{
-		&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob,
+		&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &kueue.Cohort{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob,
 	}, slices.Concat(trainingJobs(), rayKinds())...)
 }
 

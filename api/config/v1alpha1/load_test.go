@@ -185,6 +185,8 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"no time to start":                            {schedulerHead + "admission: {startTimeout: -1s}\n", `admission.startTimeout: Invalid value: "-1s": must be greater than 0`},
 		"less than no time to ready":                  {schedulerHead + "admission: {readyTimeout: -1s}\n", `admission.readyTimeout: Invalid value: "-1s": must be at least 0, which means no limit`},
 		"an unknown rendering":                        {schedulerHead + "admission: {rendering: guess}\n", `admission.rendering: Unsupported value: "guess": supported values: "dry-run", "local"`},
+		"a reservation before the wait":               {schedulerHead + "admission: {reservationAfter: -1s}\n", `admission.reservationAfter: Invalid value: "-1s": must be at least 0`},
+		"a reservation that is over":                  {schedulerHead + "admission: {reservationFor: -1s}\n", `admission.reservationFor: Invalid value: "-1s": must be at least 0`},
 		"a node lost before it is":                    {schedulerHead + "admission: {nodeLossGrace: -1s}\n", `admission.nodeLossGrace: Invalid value: "-1s": must be at least 0`},
 		"a barrier beyond Permit":                     {schedulerHead + "admission: {barrierTimeout: 16m}\n", `admission.barrierTimeout: Invalid value: "16m0s": must be at most 15m0s`},
 		"no back-off":                                 {schedulerHead + "admission: {requeue: {backoffBase: 0s}}\n", "admission.requeue.backoffBase: Invalid value"},

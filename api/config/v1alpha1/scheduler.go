@@ -117,6 +117,12 @@ type Admission struct {
 	// not ready or unreachable, before another node is looked for; 0 means not
 	// at all.
 	NodeLossGrace metav1.Duration `json:"nodeLossGrace"`
+	// ReservationAfter is how long a job that has quota and no place waits until
+	// nodes are kept for it; 0 means for ever.
+	ReservationAfter metav1.Duration `json:"reservationAfter"`
+	// ReservationFor is how long they are kept at most; 0 means until the job
+	// starts.
+	ReservationFor metav1.Duration `json:"reservationFor"`
 	// BarrierTimeout is how long the first pods of a start group wait for the
 	// others before they bind.
 	BarrierTimeout metav1.Duration `json:"barrierTimeout"`
@@ -157,12 +163,14 @@ func DefaultScheduler() *SchedulerConfiguration {
 		Quota:         Quota{Provider: ProviderNative},
 		Unqueued:      UnqueuedDefault,
 		Admission: Admission{
-			PassBudget:     duration(20 * time.Millisecond),
-			StartTimeout:   duration(5 * time.Minute),
-			ReadyTimeout:   duration(30 * time.Minute),
-			NodeLossGrace:  duration(time.Minute),
-			BarrierTimeout: duration(10 * time.Second),
-			Rendering:      RenderingDryRun,
+			PassBudget:       duration(20 * time.Millisecond),
+			StartTimeout:     duration(5 * time.Minute),
+			ReadyTimeout:     duration(30 * time.Minute),
+			NodeLossGrace:    duration(time.Minute),
+			ReservationAfter: duration(15 * time.Minute),
+			ReservationFor:   duration(24 * time.Hour),
+			BarrierTimeout:   duration(10 * time.Second),
+			Rendering:        RenderingDryRun,
 			Requeue: Requeue{
 				BackoffBase: duration(time.Minute),
 				BackoffMax:  duration(time.Hour),

@@ -93,6 +93,12 @@ func (a *Admission) validate(at *field.Path) field.ErrorList {
 	if a.NodeLossGrace.Duration < 0 {
 		errs = append(errs, field.Invalid(at.Child("nodeLossGrace"), a.NodeLossGrace.Duration.String(), "must be at least 0"))
 	}
+	if d := a.ReservationAfter.Duration; d < 0 {
+		errs = append(errs, field.Invalid(at.Child("reservationAfter"), d.String(), "must be at least 0, which means never"))
+	}
+	if d := a.ReservationFor.Duration; d < 0 {
+		errs = append(errs, field.Invalid(at.Child("reservationFor"), d.String(), "must be at least 0, which means no limit"))
+	}
 	errs = append(errs, within(at.Child("barrierTimeout"), a.BarrierTimeout, maxBarrier)...)
 	if modes := []string{RenderingDryRun, RenderingLocal}; !slices.Contains(modes, a.Rendering) {
 		errs = append(errs, field.NotSupported(at.Child("rendering"), a.Rendering, modes))

@@ -1,0 +1,68 @@
+package scheduling
+
+import (
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// stepsOut says that a job which is refused for a reason of this class keeps
+// nobody in its StrictFIFO queue waiting: the reason is not what others have.
+func stepsOut(class reason.Class) bool {
+	switch class {
+	case reason.NamespaceMismatch, reason.QueueInactive, reason.QueueNotFound, reason.Misconfigured, reason.ForeignScheduler:
+		return true
+	}
+	return false
+}
+
+// withhold keeps from the other queues of a cohort what Kueue's rules let the
+// head of a StrictFIFO queue keep that was refused: so that what it waits for is
+// not borrowed again and again. a is what it would get, nil if that is not known.
+func (l *Ledger) withhold(h *head, e *entry, a *quota.Assignment) {
+	if !h.strict || e.reservation != nil {
+		return
+	}
+	id := e.job.Owner.UID
+	var keep quota.Usage
+	if a != nil {
+		keep = l.quota.Withheld(e.request(nil), a)
+	}
+	switch {
+	case len(keep) > 0:
+		less := h.withheld != ""
+		if h.withheld == id {
+			less = false
+			for cell, v := range h.kept {
+				less = less || keep[cell] < v
+			}
+		} else if less {
+			l.quota.Unwithhold(h.withheld)
+		}
+		l.quota.Withhold(id, h.queue, keep)
+		h.withheld, h.kept = id, keep
+		if less {
+			l.released(h.queue)
+		}
+	case h.withheld != "":
+		l.waits.loose[h] = struct{}{}
+		l.loosen()
+	}
+}
+
+// loosen ends what is withheld without need.
+func (l *Ledger) loosen() {
+	w := &l.waits
+	for h := range w.loose {
+		delete(w.loose, h)
+		l.quota.Unwithhold(h.withheld)
+		h.withheld, h.kept = "", nil
+		l.released(h.queue)
+	}
+}
+
+// behindWhom is why a job waits that stands behind another in the line of its
+// StrictFIFO queue.
+func (b *bucket) behindWhom() *reason.Reason {
+	first := b.head.front.jobs.items[0].job.Owner
+	return reason.New(reason.PendingEvaluation, "behind job %s in ClusterQueue %s, which is StrictFIFO", first.NamespacedName, b.head.queue)
+}
