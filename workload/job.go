@@ -49,6 +49,9 @@ type Job struct {
 	// ones.
 	Gated bool
 	Pods  []*corev1.Pod
+	// Hints are what the owner's annotations say about being preempted. Kinds
+	// leave them to who reads the owner.
+	Hints Hints
 	// Deleting says that the owner has a deletion timestamp.
 	Deleting bool
 	// Finish is set once the owner has succeeded or failed for good.
