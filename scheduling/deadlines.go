@@ -48,6 +48,8 @@ func (l *Ledger) tick(t Timing) []lapse {
 	defer l.mu.Unlock()
 	now := l.clock.Now()
 	l.renew()
+	l.claimsExpire(now)
+	l.searchAgain(now)
 	for e := range l.waits.sleeping {
 		l.enqueue(e)
 	}

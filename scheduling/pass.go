@@ -37,7 +37,7 @@ func (c *Cycle) Pass(ctx context.Context) (more bool) {
 	c.ledger.mu.Lock()
 	defer c.ledger.mu.Unlock()
 	l := c.ledger
-	return l.next() != nil || len(p.aside) > 0 || (len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
+	return l.next() != nil || len(p.aside) > 0 || len(l.ripe()) > 0 || (len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
 }
 
 // pass is one admission pass.
@@ -78,6 +78,9 @@ func (p *pass) run() error {
 		if p.replace(e, epoch) {
 			p.fresh = false
 		}
+	}
+	if err := p.redeem(); err != nil {
+		return err
 	}
 	if err := p.findGPUs(); err != nil {
 		return err
@@ -260,12 +263,23 @@ func (p *pass) try(b *bucket) error {
 	}
 
 	assignment, why := l.quota.Assign(e.request(l.namespaces[job.Owner.Namespace]))
+	seen := l.waits.seen
+	t := &attempt{b: b, e: e, version: version, seen: seen, assignment: assignment, why: why}
 	if why != nil {
-		no(cure{wait: forQuota, queue: queue}, l.waits.seen, why)
+		if assignment == nil {
+			b.also = ""
+		} else {
+			t.classes = prototypes(e, assignment, l.quota)
+			l.mu.Unlock()
+			if p.makeRoom(t) {
+				return nil
+			}
+			l.mu.Lock()
+		}
+		no(cure{wait: forQuota, queue: queue}, seen, t.why)
 		l.mu.Unlock()
 		return nil
 	}
-	seen := l.waits.seen
 	classes, blind := prototypes(e, assignment, l.quota), b.cure.blind
 	l.mu.Unlock()
 
@@ -292,6 +306,14 @@ func (p *pass) try(b *bucket) error {
 		}
 		took = l.clock.Since(started)
 		metrics.PlanSeconds.Observe(took.Seconds())
+	}
+
+	if err == nil && why != nil && why.Class == reason.NoPlacement {
+		t.classes, t.why, t.seen, t.took = classes, why, seen, took
+		if p.makeRoom(t) {
+			return nil
+		}
+		why, took = t.why, t.took
 	}
 
 	l.mu.Lock()

@@ -46,6 +46,9 @@ type waitlist struct {
 	renewals         []*bucket
 	gpuNews, podNews bool
 
+	// searches are the buckets for which victims may be looked for again.
+	searches map[*bucket]struct{}
+
 	// sleeping are the jobs that wait for a time to come.
 	sleeping map[*entry]struct{}
 	// charged are the jobs that hold capacity, lost those of them that have a
@@ -64,6 +67,7 @@ func newWaitlist() waitlist {
 		quota:    map[string]map[*bucket]struct{}{},
 		room:     map[string]map[*bucket]struct{}{},
 		gpus:     map[placement.Bite]*ordered[*bucket]{},
+		searches: map[*bucket]struct{}{},
 		sleeping: map[*entry]struct{}{},
 		charged:  map[*entry]struct{}{},
 		lost:     map[*entry]struct{}{},
@@ -110,6 +114,9 @@ type bucket struct {
 	// while; missed says that room has come meanwhile.
 	restUntil time.Time
 	missed    bool
+	// search is the last one for victims; also is what it adds to why.
+	search lastSearch
+	also   string
 	// told is up to where its jobs have been told their reason's class.
 	told *rank
 }
@@ -130,11 +137,14 @@ func (s spot) parked() bool { return s.blocked.Class == reason.Deactivated }
 // enqueue brings the waitlist in line with one job, after anything about the
 // job has changed. Doing it twice changes nothing.
 func (l *Ledger) enqueue(e *entry) {
+	if e.claim != nil && !l.claimStands(e) {
+		l.endClaim(e, "the job has changed", false)
+	}
 	w := &l.waits
 	known := l.jobs[e.job.Owner.UID] == e
 	belongs(w.charged, e, known && e.holdsCapacity())
 	belongs(w.lost, e, known && e.state == Admitted && e.lost())
-	waits := known && e.state == Pending && !e.ended
+	waits := known && e.unadmitted() && !e.ended
 	asleep := waits && l.clock.Now().Before(e.requeueAt)
 	belongs(w.sleeping, e, asleep)
 
@@ -148,7 +158,7 @@ func (l *Ledger) enqueue(e *entry) {
 		if asleep {
 			now.requeueAt = e.requeueAt
 		}
-		if e.startable() && !asleep {
+		if e.state == Pending && e.startable() && !asleep {
 			key = bucketKey{now.queue, e.shapeOf()}
 			now.bucket = w.buckets[key]
 		}
@@ -238,6 +248,7 @@ func (w *waitlist) change(b *bucket, do func()) {
 		w.leave(b)
 		b.cure.wait = aside
 		delete(w.buckets, b.key)
+		delete(w.searches, b)
 	case b.jobs.items[0].spot.rank != b.rank:
 		due := b.cure.wait == nothing
 		if due {
