@@ -40,6 +40,7 @@ func (c *Checker) seeQueue(o *kueue.ClusterQueue, gone bool) {
 		return
 	}
 	q.exists = !gone
+	c.forgive()
 	used, _ := c.charged(o.Name)
 	q.quota.set(limit, used, c.now, c.options.InFlight)
 	if gone {
