@@ -614,6 +614,20 @@ func TestAJobThatIsStuckDoesNotCountAsGone(t *testing.T) {
 	c.wantLeaving("low", "stuck")
 }
 
+func TestAFinishedJobThatLeavesPodsRunningDoesNotCountAsGone(t *testing.T) {
+	c := newContest(t, 8, 8)
+	c.policy("main", "", 100, lowerPriority)
+	done := one("done", 8)
+	c.runs(done, -1)
+	c.read(running(done), c.entry(done).workload, nil)
+	c.bindAll(pod(done, "node", 0, "done-0"))
+	c.read(with(running(done), func(j *workload.Job) { j.Finish = &workload.Finish{Succeeded: true} }), c.entry(done).workload, nil)
+	c.runs(one("low", 8), 0)
+	c.submit(one("high", 8), 1)
+	c.pass()
+	c.wantLeaving("done", "low")
+}
+
 func TestWhoComesWithAHigherPriorityWaitsForTheClaimOfItsQueue(t *testing.T) {
 	c := newContest(t, 8)
 	c.policy("main", "", 8, lowerPriority)

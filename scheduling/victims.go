@@ -117,10 +117,14 @@ func (e *entry) occupying() []*corev1.Pod {
 	return out
 }
 
-// stuck says that a pod of a leaving job should have left its node by now.
+// stuck says that a pod of a leaving job should have left its node by now, or
+// that nobody has asked it to: a job that has finished may leave pods running.
 func (e *entry) stuck(now time.Time) bool {
 	overdue := func(p *corev1.Pod) bool {
-		return p.DeletionTimestamp != nil && now.Sub(p.DeletionTimestamp.Time) > overdueFor
+		if p.DeletionTimestamp == nil {
+			return e.job.Finish != nil
+		}
+		return now.Sub(p.DeletionTimestamp.Time) > overdueFor
 	}
 	for _, set := range e.sets {
 		if slices.ContainsFunc(set.slots, func(s *slot) bool { return s.bound && overdue(s.pod) }) {
