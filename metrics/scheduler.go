@@ -52,6 +52,12 @@ var (
 		Name: "muster_evictions_total", StabilityLevel: metrics.ALPHA,
 		Help: "Jobs stopped as a whole after they were admitted.",
 	}, []string{"reason"})
+	// Preemptions counts jobs that were stopped for others, by Kueue's reasons
+	// and the ClusterQueue of those for which they were.
+	Preemptions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_preemptions_total", StabilityLevel: metrics.ALPHA,
+		Help: "Jobs stopped as a whole so that others can start, by why they may be and the ClusterQueue of those that start.",
+	}, []string{"reason", "cluster_queue"})
 	// HeldGPUSeconds counts what is held for pods that have not come yet.
 	HeldGPUSeconds = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "muster_held_gpu_seconds_total", StabilityLevel: metrics.ALPHA,
@@ -73,7 +79,7 @@ var (
 // All are the metrics of the scheduler.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
-		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions,
+		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions, Preemptions,
 		HeldGPUSeconds, Renderings, HoldsBroken,
 	}
 }

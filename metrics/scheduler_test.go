@@ -27,6 +27,10 @@ func gathered(t *testing.T) []*dto.MetricFamily {
 	for _, m := range metrics.All() {
 		switch m := m.(type) {
 		case *componentmetrics.CounterVec:
+			if m == metrics.Preemptions {
+				m.WithLabelValues("x", "y").Inc()
+				continue
+			}
 			m.WithLabelValues("x").Inc()
 		case *componentmetrics.GaugeVec:
 			if m == metrics.UnmanagedGPUs {

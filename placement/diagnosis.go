@@ -74,7 +74,8 @@ func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.
 				why.refusals[text]++
 			}
 		}
-		free := s.demand.gpusOf(allocatable, s.isGPU) - s.demand.gpusOf(node.GetRequested(), s.isGPU) + own[node.Node().Name]
+		// Less than none is free where room is claimed that others have not left.
+		free := max(0, s.demand.gpusOf(allocatable, s.isGPU)-s.demand.gpusOf(node.GetRequested(), s.isGPU)+own[node.Node().Name])
 		usable := isUsable(status)
 		if usable || isAway(node.Node()) || slices.Contains(s.class.Reserved, node.Node().Name) {
 			why.possible++

@@ -79,6 +79,9 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 		}
 	}
 	l.update(e, job, wl, no)
+	if e.claim != nil && claimsAdmission(e.workload) {
+		l.endClaim(e, "the job is admitted", false)
+	}
 	if e.state == Pending && claimsAdmission(e.workload) {
 		e = l.takeOverLate(e)
 	}
@@ -101,6 +104,11 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		changed = changed || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
+	if job.Hints.Invalid != e.unread {
+		if e.unread = job.Hints.Invalid; e.unread != "" {
+			l.effects.Note(e.job, noteInvalidAnnotation, e.unread+"; it is ignored")
+		}
+	}
 	if e.renew() {
 		l.place(e)
 		l.wakeAll(e)
@@ -109,7 +117,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	l.resize(e)
 	if e.workload != nil && e.workload.Spec.Priority != nil {
 		changed = changed || e.priority != *e.workload.Spec.Priority
-		e.priority = *e.workload.Spec.Priority
+		l.setPriority(e, *e.workload.Spec.Priority)
 	}
 	blocked := no
 	if e.workload != nil && e.workload.Spec.Active != nil && !*e.workload.Spec.Active {
@@ -223,7 +231,7 @@ func (l *Ledger) want(e *entry) action {
 	}
 	job := e.job
 	switch e.state {
-	case Pending:
+	case Pending, Claimed:
 		if !job.Suspended && !job.Gated {
 			return action{do: doSuspend, message: "it runs without being admitted"}
 		}
@@ -345,17 +353,29 @@ func (l *Ledger) observe(uid types.UID, wl *kueue.Workload) {
 		e.version++
 		l.effects.Admit()
 	}
-	if e.state == Pending && saysPending(e.workload) != saysPending(wl) {
+	if e.spot.waits && saysPending(e.workload) != saysPending(wl) {
 		l.waits.untold.add(e)
 		l.effects.Report()
 	}
 	e.workload = wl
 	if p := wl.Spec.Priority; p != nil && *p != e.priority {
-		e.priority = *p
+		l.setPriority(e, *p)
 		l.effects.Admit()
 		l.effects.Report()
 	}
 	l.enqueue(e)
+}
+
+// setPriority takes in the priority of a job, which also says who may stop it.
+func (l *Ledger) setPriority(e *entry, priority int32) {
+	if e.priority == priority {
+		return
+	}
+	e.priority = priority
+	if e.state == Admitting || e.state == Admitted {
+		l.quota.Charge(e.job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
+		l.waits.seen.quota++
+	}
 }
 
 // workloadDeleted forgets a Workload that someone deleted. A job that was
@@ -385,7 +405,7 @@ func (l *Ledger) isCharged(uid types.UID) bool {
 // name, looked at again: their pods will be others now.
 func (l *Ledger) syncWaiting(namespace string) {
 	l.syncAll(func(e *entry) bool {
-		return e.state == Pending && (namespace == "" || namespace == e.job.Owner.Namespace)
+		return e.spot.waits && (namespace == "" || namespace == e.job.Owner.Namespace)
 	})
 }
 

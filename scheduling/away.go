@@ -89,6 +89,7 @@ func (l *Ledger) nodeAway(old, node *corev1.Node) {
 	default:
 		l.away[node.Name] = &absence{since: l.clock.Now(), taints: taints, short: short}
 		l.nodeMoves++
+		l.claimsOn(node.Name, "does not take pods now")
 		l.logger.V(2).Info("A node is away; its slots are kept", "node", node.Name, "taints", taints, "short", short)
 		for e, slots := range l.slotsOn(node.Name) {
 			for _, s := range slots {

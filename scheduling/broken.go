@@ -126,6 +126,9 @@ func (l *Ledger) roomOf(node string, allocatable *framework.Resource) *room {
 	there := map[types.UID]bool{}
 	for _, p := range info.Pods {
 		pod := p.GetPod()
+		if isClaimHold(pod) {
+			continue
+		}
 		there[pod.UID] = true
 		if h, ok := r.holds[pod.UID]; ok {
 			h.asks = amountsOf(p.CalculateResource().Resource, 1)
@@ -289,6 +292,12 @@ func (l *Ledger) stillFits(nodes []string) bool {
 		r := &room{
 			allocatable: amountsOf(info.Allocatable, int64(info.Allocatable.AllowedPodNumber)),
 			taken:       amountsOf(info.Requested, int64(len(info.Pods))),
+		}
+		for _, p := range info.Pods {
+			if len(l.claims) > 0 && isClaimHold(p.GetPod()) {
+				// What is there will have left.
+				r.taken.add(amountsOf(p.CalculateResource().Resource, 1), -1)
+			}
 		}
 		if len(r.over()) > 0 {
 			return false

@@ -138,6 +138,13 @@ func gangOf(name string, uid types.UID, classes []class, counts []int) placement
 	return g
 }
 
+// keepOff has a gang planned off nodes that are reserved for others.
+func keepOff(g *placement.Gang, reserved []string) {
+	for i := range g.Classes {
+		g.Classes[i].Reserved = reserved
+	}
+}
+
 // sizes are the numbers of pods of whole classes.
 func sizes(classes []class) []int {
 	out := make([]int, len(classes))

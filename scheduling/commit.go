@@ -45,6 +45,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	if c := saysEvicted(wl); c != nil {
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse, "QuotaReserved", "Previously: "+c.Message)
 	}
+	j.sayNotPreempted(wl)
 	if a.state == Admitting {
 		j.sayWaiting(wl)
 	}
@@ -171,6 +172,7 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 			return
 		}
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue, why.reason, why.message)
+		j.sayPreempted(wl, why)
 		if why.backOff {
 			j.backOff(wl)
 		}
@@ -224,6 +226,7 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 			return
 		}
 		wl.Status.Admission = nil
+		j.sayRequeued(wl)
 		j.countExecuted(wl)
 		j.sayWaiting(wl)
 		if wl.Spec.Active != nil && !*wl.Spec.Active {

@@ -49,6 +49,8 @@ func (l *Ledger) tick(t Timing) []lapse {
 	now := l.clock.Now()
 	l.renew()
 	l.tendReservations()
+	l.claimsExpire(now)
+	l.searchAgain(now)
 	for e := range l.waits.sleeping {
 		l.enqueue(e)
 	}

@@ -45,6 +45,8 @@ type entry struct {
 	// until when nothing will be.
 	reservation   *reservation
 	noReservation time.Time
+	// unread is what was last said of annotations that cannot be read.
+	unread string
 	// said is what was last told in an event of a job that waits, or that is
 	// admitted and misses nodes.
 	said said
@@ -76,6 +78,11 @@ type entry struct {
 	// cannotGrow why, nil if it was not.
 	grewAt     moves
 	cannotGrow *reason.Reason
+	// claim is set while the job is Claimed. claimsFailed counts the claims in a
+	// row that came to nothing, noClaimBefore is when the next may be made.
+	claim         *claim
+	claimsFailed  int
+	noClaimBefore time.Time
 
 	// resumed: the owner was resumed since the job was admitted.
 	resumed  bool
@@ -99,6 +106,9 @@ type eviction struct {
 	// reason is one of Kueue's Evicted reasons.
 	reason  string
 	message string
+	// preempted is Kueue's reason of the Preempted condition, for a job that is
+	// stopped for another one.
+	preempted string
 	// backOff: the job waits before it is tried again, longer each time.
 	backOff bool
 }
@@ -129,6 +139,9 @@ func (e *entry) move(ev event) bool {
 func (e *entry) holdsCapacity() bool {
 	return e.state == Admitting || e.state == Admitted || e.state == Leaving
 }
+
+// unadmitted says that the job has no quota and no slots.
+func (e *entry) unadmitted() bool { return e.state == Pending || e.state == Claimed }
 
 // letsIn says that pods of the job may pass the gate.
 func (e *entry) letsIn() bool { return e.state == Admitted }

@@ -53,6 +53,7 @@ func (l *Ledger) end(e *entry) {
 // told that the job is off its nodes: whoever reads the API after a crash
 // finds the room that it says is taken.
 func (l *Ledger) leave(e *entry, message string) {
+	l.quota.Leave(e.job.Owner.UID)
 	var back []types.UID
 	for _, set := range e.sets {
 		for _, s := range set.slots {
@@ -110,6 +111,7 @@ func (l *Ledger) depart(e *entry) {
 		if heir != nil {
 			l.inherit(heir, assignment, place)
 		}
+		l.claimsGone(uid)
 		l.released(assignment.ClusterQueue)
 		l.roomCame(true)
 	}

@@ -69,6 +69,16 @@ type Ledger struct {
 	// heardNodes and heardNamespaces are what the scheduler's informers have
 	// told; they have locks of their own.
 	heardNodes, heardNamespaces *heard
+	// claims are the jobs that have one.
+	claims map[types.UID]*entry
+	// minRuntimes is for how long the jobs of a LocalQueue, or of a ClusterQueue,
+	// which has no namespace, are not preempted.
+	minRuntimes map[types.NamespacedName]*time.Duration
+	// reclaimable says of a job that its work can be taken from it without a
+	// loss. It is asked under the Ledger's lock.
+	reclaimable func(types.UID) bool
+	// searchRest is until when no search for victims is made again.
+	searchRest time.Time
 	// rival is why nothing may be admitted at all; nil normally.
 	rival *reason.Reason
 	// follows: Kueue decides by the configuration; topologies are the flavors
@@ -131,7 +141,11 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		topologies: map[string]struct{}{},
 		reserved:   map[string]*reservation{},
 		waits:      newWaitlist(),
-		heardNodes: newHeard(), heardNamespaces: newHeard(),
+		claims:     map[types.UID]*entry{},
+
+		minRuntimes: map[types.NamespacedName]*time.Duration{},
+		reclaimable: func(types.UID) bool { return false },
+		heardNodes:  newHeard(), heardNamespaces: newHeard(),
 	}
 }
 
@@ -160,7 +174,9 @@ func (l *Ledger) SetRival(why *reason.Reason) (news bool) {
 		return false
 	}
 	l.rival = why
-	if why == nil {
+	if why != nil {
+		l.claimsEnd(why.Message)
+	} else {
 		// What Kueue admitted is written again with the nodes.
 		for e := range l.waits.charged {
 			if e.state == Admitted {
@@ -248,7 +264,7 @@ func (l *Ledger) refuse(e *entry, version int, seen moves, c cure, why *reason.R
 // charge commits a plan, which has the nodes of each pod set: quota, slots and
 // holds, in one step. version guards against a job that changed while it was planned.
 func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan placement.Assignment, classes []class) error {
-	if e.version != version || e.state != Pending || !e.startable() {
+	if e.version != version || !e.unadmitted() || !e.startable() {
 		return fmt.Errorf("%s changed while it was planned", e)
 	}
 	a, no := l.assign(e)
@@ -268,6 +284,7 @@ func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment
 	l.setTolerations(e)
 	// A job that ran before may have less to do than its pod sets say.
 	l.endSlots(e)
+	l.dropClaim(e)
 	err := l.holdAll(e, classes)
 	if err == nil && !l.stillFits(e.nodes()) {
 		err = fmt.Errorf("the nodes that were planned for %s have other pods now", e)
@@ -280,6 +297,7 @@ func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment
 	l.place(e)
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(l.clock.Now()))
 	e.move(evPlanned)
+	e.claimsFailed, e.noClaimBefore = 0, time.Time{}
 	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = time.Time{}, nil, nil, false, false
 	l.enqueue(e)
 	l.waits.seen.quota++

@@ -52,6 +52,7 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 					w.stop(o.job, eviction{reason: kueue.WorkloadDeactivated, message: "test"})
 				}
 			}),
+			"preempt":   w.withOwner(w.stopFor),
 			"make pods": func(*rapid.T) { w.makePods(); clear(states) },
 			"run all":   func(*rapid.T) { w.runAll(); clear(states) },
 			"resume by hand": w.withOwner(func(_ *rapid.T, o *owner) {
@@ -237,6 +238,7 @@ func (w *world) check(t *rapid.T, states map[types.UID]State) {
 	if len(held) > 0 {
 		t.Fatalf("holds %v are not in the cache", held)
 	}
+	w.checkClaims(t)
 	w.checkAPI(t)
 }
 
@@ -323,6 +325,7 @@ func (w *world) deleteAll(t *rapid.T) {
 	if len(w.jobs) > 0 || len(w.podOwners) > 0 || len(w.strays) > 0 {
 		t.Fatalf("left over: jobs %v, pod owners %v, strays %v", w.jobs, w.podOwners, w.strays)
 	}
+	w.wholeQuotaIsFree(t)
 	for name := range w.nodes {
 		if got := w.taken(name); got != 0 {
 			t.Fatalf("%d GPUs of %s are never given back", got, name)

@@ -41,7 +41,8 @@ func (c *Cycle) Pass(ctx context.Context) (more bool) {
 	c.ledger.mu.Lock()
 	defer c.ledger.mu.Unlock()
 	l := c.ledger
-	return l.next() != nil || len(p.aside) > 0 || l.growthDue() || (len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
+	return l.next() != nil || len(p.aside) > 0 || l.growthDue() || len(l.ripe()) > 0 ||
+		(len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
 }
 
 // pass is one admission pass.
@@ -82,6 +83,9 @@ func (p *pass) run() error {
 		if p.replace(e, epoch) {
 			p.fresh = false
 		}
+	}
+	if err := p.redeem(); err != nil {
+		return err
 	}
 	if err := p.findGPUs(); err != nil {
 		return err
@@ -263,6 +267,11 @@ func (p *pass) try(b *bucket) error {
 		}
 	}
 
+	if why := l.behindClaim(b); why != nil {
+		no(cure{wait: forQuota, queue: queue}, l.waits.seen, why)
+		l.mu.Unlock()
+		return nil
+	}
 	assignment, why := l.assign(e)
 	if assignment != nil && b.cure.wait == nothing && l.waits.borrows(b.head, assignment.Borrows) {
 		p.tries--
@@ -270,17 +279,30 @@ func (p *pass) try(b *bucket) error {
 		l.mu.Unlock()
 		return nil
 	}
+	seen := l.waits.seen
+	t := &attempt{b: b, e: e, version: version, seen: seen, assignment: assignment, why: why}
 	if why != nil {
-		l.withhold(b.head, e, assignment)
-		if r := e.reservation; r != nil {
-			// Who comes before it has taken the quota.
-			l.unreserve(r)
+		if assignment == nil {
+			b.also = ""
+		} else {
+			t.classes = prototypes(e, assignment, l.quota)
+			l.mu.Unlock()
+			if p.makeRoom(t) {
+				return nil
+			}
+			l.mu.Lock()
 		}
-		no(cure{wait: forQuota, queue: queue}, l.waits.seen, why)
+		if e.version == version && e.spot.bucket == b {
+			l.withhold(b.head, e, assignment)
+			if r := e.reservation; r != nil {
+				// Who comes before it has taken the quota.
+				l.unreserve(r)
+			}
+		}
+		no(cure{wait: forQuota, queue: queue}, seen, t.why)
 		l.mu.Unlock()
 		return nil
 	}
-	seen := l.waits.seen
 	classes, blind := prototypes(e, assignment, l.quota), b.cure.blind
 	reserved := l.reservedFrom(e)
 	l.mu.Unlock()
@@ -293,9 +315,7 @@ func (p *pass) try(b *bucket) error {
 	if blind {
 		gang.Stop = p.podFirst
 	}
-	for i := range gang.Classes {
-		gang.Classes[i].Reserved = reserved
-	}
+	keepOff(&gang, reserved)
 	fw, snap, why, err := p.framework(classes)
 	var plan placement.Assignment
 	c := cure{wait: forRoom, queue: queue}
@@ -311,6 +331,14 @@ func (p *pass) try(b *bucket) error {
 		}
 		took = l.clock.Since(started)
 		metrics.PlanSeconds.Observe(took.Seconds())
+	}
+
+	if err == nil && why != nil && why.Class == reason.NoPlacement {
+		t.classes, t.why, t.seen, t.took = classes, why, seen, took
+		if p.makeRoom(t) {
+			return nil
+		}
+		why, took = t.why, t.took
 	}
 
 	l.mu.Lock()

@@ -146,6 +146,8 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		return e.blocked
 	case l.rival != nil:
 		return l.rival
+	case e.claim != nil:
+		return e.whyClaimed()
 	case now.Before(e.requeueAt):
 		return reason.New(reason.BackingOff, "it did not start and is tried again at %s", e.requeueAt.UTC().Format(time.RFC3339))
 	}
@@ -164,7 +166,9 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		return &reason.Reason{Class: b.why.Class, Message: farBehind}
 	case b.why.Class == reason.WaitingForQuota && b.whyUsed != l.waits.seen.quota:
 		// The numbers are arithmetic, and change with every other admission.
-		if _, now := l.assign(e); now != nil && now.Class == b.why.Class {
+		_, now := l.assign(e)
+		now = now.And(b.also)
+		if now != nil && now.Class == b.why.Class {
 			b.why = now
 		} else if now != nil {
 			return now

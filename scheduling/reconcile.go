@@ -69,6 +69,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		j.effects.jobs.AddAfter(key, restoreSoon)
 		return nil
 	}
+	job.Hints = hintsOf(job, obj)
 	var wl *kueue.Workload
 	follows := j.ledger.followsKueue()
 	switch {

@@ -127,6 +127,7 @@ func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner workload
 	if !managed {
 		return nil, nil
 	}
+	job.Hints = hintsOf(job, obj)
 	return job, nil
 }
 

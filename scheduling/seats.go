@@ -179,6 +179,7 @@ func (l *Ledger) NodeGone(node string) {
 	defer l.mu.Unlock()
 	delete(l.away, node)
 	delete(l.overfull, node)
+	l.claimsOn(node, "is gone")
 	for e, slots := range l.slotsOn(node) {
 		if e.state != Admitted {
 			continue

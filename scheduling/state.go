@@ -7,6 +7,9 @@ type State string
 const (
 	// Pending jobs hold nothing and wait for quota and nodes.
 	Pending State = "Pending"
+	// Claimed jobs hold nothing that is charged. Others are being stopped for
+	// them, and what these leave is promised to them (see claimed.go).
+	Claimed State = "Claimed"
 	// Admitting jobs are charged and held in memory; the write of their
 	// Workload is on its way.
 	Admitting State = "Admitting"
@@ -26,6 +29,10 @@ type event string
 const (
 	// evPlanned: quota and a node for every pod were found and taken.
 	evPlanned event = "planned"
+	// evClaimed: what jobs will leave that are being stopped was promised to it.
+	evClaimed event = "claimed"
+	// evUnclaimed: the promise has ended without an admission.
+	evUnclaimed event = "unclaimed"
 	// evWritten: the Workload says Admitted in the API.
 	evWritten event = "written"
 	// evRefused: the Workload could not be written as admitted.
@@ -46,8 +53,14 @@ const (
 var transitions = map[State]map[event]State{
 	Pending: {
 		evPlanned:  Admitting,
+		evClaimed:  Claimed,
 		evRestored: Admitted,
 		evEnd:      Gone,
+	},
+	Claimed: {
+		evPlanned:   Admitting,
+		evUnclaimed: Pending,
+		evEnd:       Gone,
 	},
 	Admitting: {
 		evWritten: Admitted,

@@ -63,6 +63,21 @@ func (l *Ledger) loosen() {
 // behindWhom is why a job waits that stands behind another in the line of its
 // StrictFIFO queue.
 func (b *bucket) behindWhom() *reason.Reason {
-	first := b.head.front.jobs.items[0].job.Owner
-	return reason.New(reason.PendingEvaluation, "behind job %s in ClusterQueue %s, which is StrictFIFO", first.NamespacedName, b.head.queue)
+	return behindJob(b.head.front.jobs.items[0], b.head.queue)
+}
+
+func behindJob(first *entry, queue string) *reason.Reason {
+	return reason.New(reason.PendingEvaluation, "behind job %s in ClusterQueue %s, which is StrictFIFO", first.job.Owner.NamespacedName, queue)
+}
+
+// behindClaim is why a job of a StrictFIFO queue waits whose head waits, in its
+// turn, for others to leave; nil if it does not.
+func (l *Ledger) behindClaim(b *bucket) *reason.Reason {
+	if !b.head.strict {
+		return nil
+	}
+	if first := l.claimOf(b.head.queue); first != nil && first.rank().compare(b.rank) < 0 {
+		return behindJob(first, b.head.queue)
+	}
+	return nil
 }

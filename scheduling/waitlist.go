@@ -55,6 +55,9 @@ type waitlist struct {
 	renewals         []*bucket
 	gpuNews, podNews bool
 
+	// searches are the buckets for which victims may be looked for again.
+	searches map[*bucket]struct{}
+
 	// sleeping are the jobs that wait for a time to come.
 	sleeping map[*entry]struct{}
 	// charged are the jobs that hold capacity, lost those of them that have a
@@ -76,6 +79,7 @@ func newWaitlist() waitlist {
 		quota:    map[string]map[*bucket]struct{}{},
 		room:     map[string]map[*bucket]struct{}{},
 		gpus:     map[placement.Bite]*ordered[*bucket]{},
+		searches: map[*bucket]struct{}{},
 		sleeping: map[*entry]struct{}{},
 		charged:  map[*entry]struct{}{},
 		lost:     map[*entry]struct{}{},
@@ -129,6 +133,9 @@ type bucket struct {
 	// while; missed says that room has come meanwhile.
 	restUntil time.Time
 	missed    bool
+	// search is the last one for victims; also is what it adds to why.
+	search lastSearch
+	also   string
 	// told is up to where its jobs have been told their reason's class.
 	told *rank
 }
@@ -150,6 +157,9 @@ func (s spot) parked() bool { return s.blocked != nil && s.blocked.Class == reas
 // job has changed. Doing it twice changes nothing. A job that starts, or is
 // another now, needs no reservation.
 func (l *Ledger) enqueue(e *entry) {
+	if e.claim != nil && !l.claimStands(e) {
+		l.endClaim(e, "the job has changed", false)
+	}
 	l.list(e)
 	if r := e.reservation; r != nil && (e.spot.bucket == nil || e.version != r.version) {
 		l.unreserve(r)
@@ -163,7 +173,7 @@ func (l *Ledger) list(e *entry) {
 	known := l.jobs[e.job.Owner.UID] == e
 	belongs(w.charged, e, known && e.holdsCapacity())
 	belongs(w.lost, e, known && e.state == Admitted && e.lost())
-	waits := known && e.state == Pending && !e.ended
+	waits := known && e.unadmitted() && !e.ended
 	asleep := waits && l.clock.Now().Before(e.requeueAt)
 	belongs(w.sleeping, e, asleep)
 
@@ -174,7 +184,7 @@ func (l *Ledger) list(e *entry) {
 		if asleep {
 			now.requeueAt = e.requeueAt
 		}
-		if e.startable() && !asleep {
+		if e.state == Pending && e.startable() && !asleep {
 			key = bucketKey{now.queue, e.shapeOf()}
 			now.bucket = w.buckets[key]
 		}
@@ -269,6 +279,7 @@ func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 		w.stepOut(b, now)
 		delete(w.buckets, b.key)
 		w.quit(b.head)
+		delete(w.searches, b)
 	case b.jobs.items[0].spot.rank != b.rank:
 		was := b.cure
 		w.leave(b)

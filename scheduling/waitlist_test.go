@@ -29,7 +29,7 @@ func (l *Ledger) waitlistErrors() []string {
 			wrong("the line of %s is not in order", q)
 		}
 		for _, e := range line.items {
-			if l.jobs[e.job.Owner.UID] != e || e.state != Pending || e.queue() != q {
+			if l.jobs[e.job.Owner.UID] != e || !e.unadmitted() || e.queue() != q {
 				wrong("%s is in the line of %s", e, q)
 			}
 		}
@@ -67,9 +67,9 @@ func (l *Ledger) waitlistErrors() []string {
 	}
 	waiting, ready := 0, 0
 	for _, e := range l.jobs {
-		if e.state == Pending && !e.ended {
+		if e.unadmitted() && !e.ended {
 			waiting++
-			if e.startable() && !l.clock.Now().Before(e.requeueAt) {
+			if e.state == Pending && e.startable() && !l.clock.Now().Before(e.requeueAt) {
 				ready++
 			}
 		}

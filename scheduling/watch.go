@@ -111,6 +111,9 @@ func (j *Jobs) sources(ctx context.Context) []source {
 			if old == nil || old.Generation != o.Generation || !old.DeletionTimestamp.Equal(o.DeletionTimestamp) {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetClusterQueue(o) })
 			}
+			if saysOtherwise(old, o) {
+				j.protects(o, types.NamespacedName{Name: o.Name})
+			}
 		}, func(o *kueue.ClusterQueue) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) }) }), needed},
 		{of("Cohort"), &kueue.Cohort{}, handler(func(old, o *kueue.Cohort) {
 			if old == nil || old.Generation != o.Generation {
@@ -120,6 +123,9 @@ func (j *Jobs) sources(ctx context.Context) []source {
 		{of("LocalQueue"), &kueue.LocalQueue{}, handler(func(old, o *kueue.LocalQueue) {
 			if old == nil || old.Generation != o.Generation {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetLocalQueue(o) })
+			}
+			if saysOtherwise(old, o) {
+				j.protects(o, client.ObjectKeyFromObject(o))
 			}
 		}, func(o *kueue.LocalQueue) {
 			l.UpdateQuota(func(t *quota.Tree) { t.DeleteLocalQueue(client.ObjectKeyFromObject(o)) })

@@ -12,6 +12,14 @@ const (
 	noteHoldBroken = "HoldBroken"
 )
 
+// The events about preemption.
+const (
+	notePreempted         = "Preempted"
+	notePreempting        = "Preempting"
+	noteClaimEnded        = "ClaimEnded"
+	noteInvalidAnnotation = "InvalidAnnotation"
+)
+
 // amount says how much a job is: its GPUs, or its pods where it has none.
 func amount(gpus, pods int64) string {
 	switch {

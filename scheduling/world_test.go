@@ -209,6 +209,7 @@ func (w *world) pass() {
 		w.enqueue(e)
 		w.wakeAll(e)
 	}
+	w.redeemAll()
 	for b := w.next(); b != nil; b = w.next() {
 		e := b.jobs.items[0]
 		a, no := w.quota.Assign(e.request(nil))

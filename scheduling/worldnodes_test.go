@@ -99,7 +99,7 @@ func isHold(p *corev1.Pod) bool { return strings.HasPrefix(string(p.UID), "hold-
 // checkRoom says that a node is not overfull with holds that can be given up:
 // those of admitted jobs, unless it has just become smaller.
 func (w *world) checkRoom(t *rapid.T, name string, info *framework.NodeInfo) {
-	got := info.Requested.ScalarResources[gpuResource]
+	got := info.Requested.ScalarResources[gpuResource] - promised(info)
 	if info.Node() == nil || got <= w.gpusOf(name) {
 		return
 	}

@@ -63,6 +63,9 @@ type Job struct {
 	// Keeper replaces the job, which is a pod, by another one when it goes; zero
 	// for other jobs.
 	Keeper Keeper
+	// Hints are what the owner's annotations say about being preempted. Kinds
+	// leave them to who reads the owner.
+	Hints Hints
 	// Deleting says that the owner has a deletion timestamp.
 	Deleting bool
 	// Finish is set once the owner has succeeded or failed for good.

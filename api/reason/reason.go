@@ -33,6 +33,8 @@ const (
 	ExceedsMaxQuota Class = "ExceedsMaxQuota"
 	// WaitingForQuota: the quota exists but is in use.
 	WaitingForQuota Class = "WaitingForQuota"
+	// WaitingForPreemptedWorkloads: other jobs are being stopped for it.
+	WaitingForPreemptedWorkloads Class = "WaitingForPreemptedWorkloads"
 	// ExceedsCluster: the nodes could not hold the job even if they were empty.
 	ExceedsCluster Class = "ExceedsCluster"
 	// NoPlacement: the quota is free, but no set of nodes takes the whole job.
@@ -59,6 +61,14 @@ type Reason struct {
 // New returns a Reason whose message is formatted as fmt.Sprintf does.
 func New(class Class, format string, args ...any) *Reason {
 	return &Reason{Class: class, Message: fmt.Sprintf(format, args...)}
+}
+
+// And is the Reason with more at the end of its sentence; nil stays nil.
+func (r *Reason) And(more string) *Reason {
+	if r == nil || more == "" {
+		return r
+	}
+	return &Reason{Class: r.Class, Message: r.Message + more}
 }
 
 // String is the sentence alone.

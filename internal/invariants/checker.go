@@ -21,6 +21,8 @@ const (
 	quotaKept       = "the charges of the admitted Workloads never exceed the quota of their ClusterQueue and its Cohorts"
 	nodesKept       = "pods and held slots never exceed a node"
 	evictionsSayWhy = "every eviction has a reason, and a preemption names its beneficiary"
+
+	beneficiaryStarts = "a job for which others were preempted starts when they have left, unless it or what it was to get has changed since"
 )
 
 // Options of a Checker. The zero value means the defaults.
@@ -29,7 +31,8 @@ type Options struct {
 	// are, without being judged. Empty: every event is judged.
 	After string
 	// StartWithin bounds the time from the first bind of a start group to its
-	// last. Default: 60 s.
+	// last, and from the moment when those have left who were preempted for a
+	// Workload until it is admitted. Default: 60 s.
 	StartWithin time.Duration
 	// InFlight is for how long after a change by others Muster may still act
 	// as if it had not been made: its decision was on its way. Default: 5 s.
@@ -80,6 +83,8 @@ type Checker struct {
 	byOwner map[types.UID]*claim
 	// ended are the jobs that were deleted.
 	ended map[types.UID]bool
+	// debts are owed to jobs for which others were stopped.
+	debts map[types.UID]*debt
 
 	violations []*Violation
 	foreign    []string
@@ -93,6 +98,7 @@ func NewChecker(o Options) *Checker {
 		pods: map[types.UID]*pod{}, nodes: map[string]*node{}, queues: map[string]*queue{}, cohorts: map[string]*queue{},
 		jobSets: map[types.UID]*jobSet{}, trainJobs: map[types.UID]*trainJob{},
 		workloads: map[types.UID]*claim{}, byOwner: map[types.UID]*claim{}, ended: map[types.UID]bool{},
+		debts: map[types.UID]*debt{},
 	}
 }
 
@@ -135,6 +141,7 @@ func (c *Checker) Advance(now time.Time) {
 		c.now = now
 	}
 	c.overdue()
+	c.overdueDebts()
 }
 
 // Violations are all that were found so far, oldest first.

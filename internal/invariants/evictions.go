@@ -35,14 +35,20 @@ func (c *Checker) judgeEviction(was, now *claim, o *kueue.Workload) {
 		message = e.Message
 	}
 	c.note(fmt.Sprintf("%s is evicted (%s): %s", now.ref, now.evicted, message), now.ref)
+	var to *claim
+	if now.evicted == kueue.WorkloadEvictedByPreemption {
+		to = c.beneficiary(now, message)
+	}
 	known := slices.Contains(evictionReasons, now.evicted) || strings.HasPrefix(now.evicted, kueue.WorkloadDeactivated+"DueTo")
 	switch {
 	case !known:
 		c.violated(evictionsSayWhy, fmt.Sprintf("%s was evicted for %q, which is no reason of Kueue's", now.ref, now.evicted), now.ref)
 	case message == "":
 		c.violated(evictionsSayWhy, fmt.Sprintf("%s was evicted for %s without a message", now.ref, now.evicted), now.ref)
-	case now.evicted == kueue.WorkloadEvictedByPreemption && c.beneficiary(now, message) == nil:
+	case now.evicted == kueue.WorkloadEvictedByPreemption && to == nil:
 		c.violated(evictionsSayWhy, fmt.Sprintf("%s was preempted, and %q names no other Workload or job", now.ref, message), now.ref)
+	case to != nil:
+		c.owe(now, to)
 	}
 }
 

@@ -15,6 +15,7 @@ type node struct {
 	ref    string
 	host   string
 	exists bool
+	away   bool
 	room   allowance[corev1.ResourceName]
 }
 
@@ -53,10 +54,15 @@ func (c *Checker) seeNode(o *corev1.Node, gone bool) {
 			limit.add(name, q)
 		}
 	}
+	if away := gone || isAway(o); n.away != away {
+		n.away = away
+		c.forgive()
+	}
 	if n.exists == !gone && same(n.room.limit, limit) {
 		return
 	}
 	n.exists = !gone
+	c.forgive()
 	n.room.set(limit, c.load(o.Name).total, c.now, c.options.InFlight)
 	if gone {
 		c.note(n.ref+" is gone", n.ref)

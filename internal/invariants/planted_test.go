@@ -277,6 +277,65 @@ var plantedEvictions = []planted{
 		running(s)
 		s.evict("job", kueue.WorkloadEvictedByPreemption, "to make room for job team/job itself")
 	}, evictionsSayWhy, []string{"names no other Workload or job"}, nil},
+	{"who a job was preempted for does not start", func(s *story) {
+		preempted(s)
+		s.wait(time.Minute)
+		s.wait(2 * time.Second)
+		s.wait(time.Hour)
+	}, beneficiaryStarts, []string{"Workload team/victim was stopped for Workload team/winner", "1m2s after all of them had left"}, []string{"is evicted (Preempted)"}},
+	{"the victim starts again instead of the other one", func(s *story) {
+		preempted(s)
+		s.admit("victim", nodes("a"))
+		s.wait(61 * time.Second)
+	}, beneficiaryStarts, []string{"Workload team/victim was stopped for Workload team/winner"}, nil},
+}
+
+// preempted has a job stopped for another one, and leave.
+func preempted(s *story) {
+	s.node("a", 8)
+	s.queue("q", 8)
+	s.job("victim", set{name: "node", pods: 1, gpus: 8})
+	s.admit("victim", nodes("a"))
+	s.job("winner", set{name: "node", pods: 1, gpus: 8})
+	s.evict("victim", kueue.WorkloadEvictedByPreemption, "Preempted for team/winner")
+	s.wait(time.Hour)
+	s.requeue("victim")
+}
+
+func TestAJobThatOthersWerePreemptedForNeedNotStartIf(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(*story)
+	}{
+		{"it starts in time", func(s *story) { s.wait(30 * time.Second); s.admit("winner", nodes("a")) }},
+		{"it is deleted", func(s *story) { remove[*kueue.Workload](s, "winner") }},
+		{"it is deactivated", func(s *story) { change(s, "winner", func(wl *kueue.Workload) { wl.Spec.Active = new(false) }) }},
+		{"it asks for something else", func(s *story) { change(s, "winner", func(wl *kueue.Workload) { wl.Generation++ }) }},
+		{"the node has fewer GPUs", func(s *story) { s.capacity("a", 4) }},
+		{"the node is cordoned", func(s *story) { change(s, "a", func(n *corev1.Node) { n.Spec.Unschedulable = true }) }},
+		{"the quota is lowered", func(s *story) { s.quota("q", 4) }},
+		{"others bind a pod", func(s *story) { s.foreign("intruder", "a", 1) }},
+		{"one of higher priority starts", func(s *story) {
+			s.job("first", set{name: "node", pods: 1, gpus: 8})
+			change(s, "first", func(wl *kueue.Workload) { wl.Spec.Priority = new(int32(7)) })
+			s.admit("first", nodes("a"))
+		}},
+		{"another victim takes its time", func(s *story) {
+			s.job("slow", set{name: "node", pods: 1, gpus: 0})
+			s.admit("slow", nodes("a"))
+			s.evict("slow", kueue.WorkloadEvictedByPreemption, "Preempted for team/winner")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newStory(Options{})
+			preempted(s)
+			tc.do(s)
+			s.wait(time.Hour)
+			for _, v := range s.checker.Violations() {
+				t.Error(v)
+			}
+		})
+	}
 }
 
 // TestWhatMustNotHappen sees each planted violation caught, once.

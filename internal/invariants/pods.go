@@ -111,6 +111,9 @@ func (c *Checker) seePod(o *corev1.Pod, gone bool) {
 			c.settleClaim(cl)
 		}
 	case bound:
+		if !p.ours {
+			c.forgive()
+		}
 		c.judgeBind(p, cl)
 		c.judgeRoom(p.node, p.ours, p.ref+" was bound", p.ref)
 	}

@@ -67,6 +67,7 @@ func (c *Checker) seeQuota(q *queue, parent string, groups []kueue.ResourceGroup
 		return
 	}
 	*q = now
+	c.forgive()
 	if q.parent != "" {
 		named(c.cohorts, "Cohort", q.parent)
 	}

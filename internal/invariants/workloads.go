@@ -43,6 +43,10 @@ type claim struct {
 	ownerName            string
 	// admitted: it is admitted, with an assignment, and has not finished.
 	admitted, finished bool
+	// active is spec.active, generation and priority are the Workload's.
+	active     bool
+	generation int64
+	priority   int32
 	// evicted is the reason of a standing eviction.
 	evicted string
 	queue   string
@@ -61,6 +65,10 @@ func claimFrom(o *kueue.Workload) *claim {
 	cl := &claim{
 		ref: ref("Workload", o), namespace: o.Namespace, name: o.Name, uid: o.UID,
 		usage: amounts[cell]{}, sets: map[string]*seats{}, done: map[place]int64{}, starts: map[int]*start{},
+	}
+	cl.active, cl.generation = o.Spec.Active == nil || *o.Spec.Active, o.Generation
+	if o.Spec.Priority != nil {
+		cl.priority = *o.Spec.Priority
 	}
 	if owner, ok := workload.OwnerOf(o); ok {
 		cl.owner, cl.ownerName = owner.UID, owner.Name
@@ -236,6 +244,7 @@ func (c *Checker) seeWorkload(o *kueue.Workload, gone bool) {
 	if !gone {
 		c.judgeEviction(was, cl, o)
 	}
+	c.settleDebts(cl, newly)
 }
 
 // charges says that a Workload counts against its quota.

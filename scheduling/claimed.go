@@ -1,0 +1,270 @@
+package scheduling
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/metrics"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// A claim is what a job is promised that waits for others to leave: their quota
+// (quota.Tree.Claim) and, as phantom pods in the scheduler's cache, a place for
+// every pod. While they have not left, the nodes have more on them than fits,
+// so nobody else gets the room. A claim is in memory only. After a restart the
+// job is tried like any other; who was being stopped for it goes on leaving,
+// and counts as gone in a new search, so that nobody is stopped twice.
+type claim struct {
+	assignment *quota.Assignment
+	// version is that of the job for which the claim was made.
+	version int
+	// holds are the phantoms.
+	holds []*corev1.Pod
+	// gone are the jobs that count as gone, awaits those of them that must have
+	// left before it is worth a try.
+	gone, awaits map[types.UID]struct{}
+	// until is when it ends if they have not left.
+	until time.Time
+}
+
+const (
+	// claimFor is how long victims may take to leave, beside the time that their
+	// pods are given to end.
+	claimFor = 10 * time.Minute
+	// claimPause, doubled for each claim that failed in a row up to maxClaimPause,
+	// is how long nobody is stopped for a job whose claim came to nothing.
+	claimPause, maxClaimPause = time.Minute, 30 * time.Minute
+	// claimPrefix begins the UIDs of the phantoms of claims.
+	claimPrefix = "claim-"
+)
+
+// isClaimHold says that a pod in the scheduler's cache is a claim's phantom.
+func isClaimHold(pod *corev1.Pod) bool { return strings.HasPrefix(string(pod.UID), claimPrefix) }
+
+// claimHolds are the phantoms for a plan, which has the nodes of each class.
+func claimHolds(classes []class, plan placement.Assignment) []*corev1.Pod {
+	var out []*corev1.Pod
+	for i, c := range classes {
+		for j, node := range plan[i] {
+			p := phantom(c.pod, c.from+j, node)
+			p.Name, p.UID = claimPrefix+p.Name, types.UID(claimPrefix)+p.UID
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// promise stops the victims and gives a job the claim on what they leave. gone
+// are all jobs, with their pods, that the plan takes for gone.
+func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, victims []victim, gone map[types.UID][]*corev1.Pod) error {
+	c := &claim{
+		assignment: a, until: l.clock.Now().Add(claimFor),
+		gone: map[types.UID]struct{}{}, awaits: map[types.UID]struct{}{},
+	}
+	e.claim = c
+	for _, h := range holds {
+		if err := l.cache.AssumePod(l.logger, h); err != nil {
+			l.dropClaim(e)
+			return fmt.Errorf("claiming a place on node %s: %w", h.Spec.NodeName, err)
+		}
+		c.holds = append(c.holds, h)
+	}
+	nodes := e.claimedNodes()
+	for uid, pods := range gone {
+		c.gone[uid] = struct{}{}
+		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return slices.Contains(nodes, p.Spec.NodeName) }) {
+			c.awaits[uid] = struct{}{}
+		}
+	}
+	longest := time.Duration(0)
+	for _, v := range victims {
+		c.awaits[v.ID] = struct{}{}
+		for _, p := range v.pods {
+			if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
+				longest = max(longest, time.Duration(*grace)*time.Second)
+			}
+		}
+	}
+	c.until = c.until.Add(longest)
+	l.quota.Claim(e.job.Owner.UID, a.ClusterQueue, a.Usage)
+	e.move(evClaimed)
+	c.version = e.version
+	l.claims[e.job.Owner.UID] = e
+	l.waits.seen.quota++
+	for _, v := range victims {
+		l.preempt(v, e)
+	}
+	if len(victims) > 0 {
+		l.effects.Note(e.job, notePreempting, fmt.Sprintf("%s stopped for it; it waits for %s to leave %s", jobsAre(len(victims)), jobs(len(c.awaits)), nodeRange(nodes)))
+	}
+	l.enqueue(e)
+	l.podsCame(e.gpus() > 0)
+	if len(c.awaits) == 0 {
+		l.effects.Admit()
+	}
+	l.effects.Report()
+	return nil
+}
+
+// preempt stops one job for another.
+func (l *Ledger) preempt(v victim, by *entry) {
+	o := by.job.Owner
+	message := fmt.Sprintf("Preempted to accommodate %s %s (UID: %s, JobUID: %s) due to %s; %s",
+		o.Kind, o.NamespacedName, by.workload.UID, o.UID, preempting(v.Reason), v.why(by.priority))
+	l.evict(v.e, eviction{reason: kueue.WorkloadEvictedByPreemption, message: message, preempted: v.Reason})
+	l.effects.Note(v.e.job, notePreempted, message)
+	metrics.Preemptions.WithLabelValues(v.Reason, by.claim.assignment.ClusterQueue).Inc()
+}
+
+// claimStands says that a job is still what its claim was made for.
+func (l *Ledger) claimStands(e *entry) bool {
+	return l.jobs[e.job.Owner.UID] == e && e.state == Claimed && e.version == e.claim.version && e.startable()
+}
+
+// endClaim takes a claim back; its job waits like any other. failed: not because
+// of the job itself; others are not stopped for it again at once, so that what
+// comes and goes, such as a node, does not have one job after the other stopped.
+func (l *Ledger) endClaim(e *entry, why string, failed bool) {
+	queue := e.claim.assignment.ClusterQueue
+	l.logger.V(2).Info("Claim ended", "job", e.job.Owner.NamespacedName, "why", why)
+	l.dropClaim(e)
+	l.quota.Unclaim(e.job.Owner.UID)
+	e.move(evUnclaimed)
+	if failed {
+		e.claimsFailed++
+		pause := claimPause
+		for i := 1; i < e.claimsFailed && pause < maxClaimPause; i++ {
+			pause *= 2
+		}
+		e.noClaimBefore = l.clock.Now().Add(min(pause, maxClaimPause))
+		l.effects.Note(e.job, noteClaimEnded, fmt.Sprintf("what jobs leave that were stopped for it is no longer kept: %s; no others are stopped for it for %s", why, min(pause, maxClaimPause)))
+	}
+	l.enqueue(e)
+	if b := e.spot.bucket; b != nil {
+		l.waits.put(b, cure{}, l.clock.Now())
+	}
+	l.released(queue)
+	l.roomCame(true)
+}
+
+// dropClaim takes the phantoms of a claim off.
+func (l *Ledger) dropClaim(e *entry) {
+	if e.claim == nil {
+		return
+	}
+	for _, h := range e.claim.holds {
+		if err := l.cache.ForgetPod(l.logger, h); err != nil {
+			l.logger.Error(err, "Forgetting a claim", "pod", h.Name)
+		}
+	}
+	e.claim = nil
+	delete(l.claims, e.job.Owner.UID)
+}
+
+// claimsGone has the claims looked at that have waited for a job which has left.
+func (l *Ledger) claimsGone(uid types.UID) {
+	for _, e := range l.claims {
+		delete(e.claim.gone, uid)
+		if _, awaited := e.claim.awaits[uid]; !awaited {
+			continue
+		}
+		delete(e.claim.awaits, uid)
+		l.effects.Report()
+		if len(e.claim.awaits) == 0 {
+			l.effects.Admit()
+		}
+	}
+}
+
+// claimsExpire ends the claims whose victims have not left in time.
+func (l *Ledger) claimsExpire(now time.Time) {
+	for _, e := range maps.Clone(l.claims) {
+		if now.After(e.claim.until) {
+			l.endClaim(e, fmt.Sprintf("%s did not leave in time", jobs(len(e.claim.awaits))), true)
+		}
+	}
+}
+
+// claimsOn ends the claims on a node that does not take pods any more.
+func (l *Ledger) claimsOn(node, why string) {
+	for _, e := range maps.Clone(l.claims) {
+		if slices.Contains(e.claimedNodes(), node) {
+			l.endClaim(e, fmt.Sprintf("node %s %s", node, why), true)
+		}
+	}
+}
+
+// claimsEnd ends all claims.
+func (l *Ledger) claimsEnd(why string) {
+	for _, e := range maps.Clone(l.claims) {
+		l.endClaim(e, why, false)
+	}
+}
+
+// claimOf is the job of a ClusterQueue that has a claim, nil if none has.
+func (l *Ledger) claimOf(queue string) *entry {
+	for _, e := range l.claims {
+		if e.claim.assignment.ClusterQueue == queue {
+			return e
+		}
+	}
+	return nil
+}
+
+// ripe are the jobs whose claims have nobody to wait for, in queue order.
+func (l *Ledger) ripe() []*entry {
+	var out []*entry
+	if !l.restored || l.kueueDecides() {
+		return nil
+	}
+	for _, e := range l.claims {
+		if len(e.claim.awaits) == 0 {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, (*entry).before)
+	return out
+}
+
+// claimedNodes are the nodes of a claim.
+func (e *entry) claimedNodes() []string {
+	var out []string
+	for _, h := range e.claim.holds {
+		if !slices.Contains(out, h.Spec.NodeName) {
+			out = append(out, h.Spec.NodeName)
+		}
+	}
+	return out
+}
+
+// whyClaimed is what a job says that has a claim.
+func (e *entry) whyClaimed() *reason.Reason {
+	n := len(e.claim.awaits)
+	if n == 0 {
+		return reason.New(reason.WaitingForPreemptedWorkloads, "the jobs that were stopped for it have left; it is about to start")
+	}
+	return reason.New(reason.WaitingForPreemptedWorkloads, "waiting for %s to leave %s", jobs(n), nodeRange(e.claimedNodes()))
+}
+
+func jobsAre(n int) string {
+	if n == 1 {
+		return "1 job is"
+	}
+	return fmt.Sprintf("%d jobs are", n)
+}
+
+func jobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}

@@ -1,0 +1,171 @@
+package scheduling
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// attempt is the try to start a job, as far as it has come.
+type attempt struct {
+	b          *bucket
+	e          *entry
+	version    int
+	seen       moves
+	assignment *quota.Assignment
+	classes    []class
+	// why is the reason that it was refused for, took how long it was planned for.
+	why  *reason.Reason
+	took time.Duration
+}
+
+// makeRoom tries to have jobs stopped for one that was refused. done: it has a
+// claim now, or is tried again at once. Otherwise t.why says as well what a
+// search has found. The Ledger's lock must not be held.
+func (p *pass) makeRoom(t *attempt) (done bool) {
+	l := p.ledger
+	l.mu.Lock()
+	s := p.search(t)
+	l.mu.Unlock()
+	if s == nil {
+		t.why = t.why.And(t.b.also)
+		return false
+	}
+	started := l.clock.Now()
+	s.ends = started.Add(searchFor)
+	found, err := s.run()
+	took := l.clock.Since(started)
+	t.took += took
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.searched(t.b, t.seen, s.protected, took, found)
+	switch {
+	case err != nil:
+		klog.FromContext(p.ctx).Error(err, "Looking for jobs to stop for another one", "job", t.e.job.Owner.NamespacedName)
+	case found && s.commit():
+		p.fresh = false
+		return true
+	case found:
+		// What it looked at has changed.
+		l.searchLater(t.b)
+		p.setAside(t.b)
+		return true
+	default:
+		t.b.also = s.inVain()
+		t.why = t.why.And(t.b.also)
+	}
+	return false
+}
+
+// search is the search for a job, nil if none is to be made now.
+func (p *pass) search(t *attempt) *search {
+	l := p.ledger
+	now := l.clock.Now()
+	if t.e.version != t.version || t.e.state != Pending {
+		return nil
+	}
+	queue := t.assignment.ClusterQueue
+	if !l.quota.MayPreempt(queue) {
+		t.b.also = ""
+		return nil
+	}
+	if now.Before(t.e.noClaimBefore) || l.claimOf(queue) != nil || l.searchRests(t.b, now) {
+		l.searchLater(t.b)
+		return nil
+	}
+	s := &search{pass: p, attempt: t, going: map[types.UID]bool{}, leaving: map[types.UID][]*corev1.Pod{}, reserved: l.reservedFrom(t.e)}
+	s.quota = l.quota.Preemption(t.e.request(l.namespaces[t.e.job.Owner.Namespace]), t.assignment)
+	for e := range l.waits.charged {
+		if e.state == Leaving {
+			s.leaving[e.job.Owner.UID] = nil
+			if !e.stuck(now) {
+				s.leaving[e.job.Owner.UID] = e.occupying()
+				s.freed += e.gpus()
+			}
+			s.stopped = s.stopped || (e.eviction != nil && e.eviction.reason == kueue.WorkloadEvictedByPreemption)
+		}
+	}
+	candidates := s.quota.Candidates()
+	for _, c := range candidates {
+		e := l.jobs[c.ID]
+		if e == nil || (e.state != Admitted && e.state != Admitting) {
+			continue
+		}
+		if until := l.protectedUntil(e, c.Reserved); now.Before(until) {
+			if s.protected.IsZero() || until.Before(s.protected) {
+				s.protected = until
+			}
+			continue
+		}
+		s.freed += e.gpus()
+		s.order = append(s.order, victim{
+			Candidate: c, e: e, version: e.version, pods: e.occupying(),
+			idle: l.reclaimable(c.ID), lost: e.lostWork(c.Reserved, now),
+		})
+	}
+	sortVictims(s.order)
+	return s
+}
+
+// commit stops the victims, if all is still as it was when they were chosen,
+// and reports whether the job has its claim. The Ledger's lock is held.
+func (s *search) commit() bool {
+	l, e := s.ledger, s.e
+	if e.version != s.version || e.state != Pending || !e.startable() || l.claimOf(s.assignment.ClusterQueue) != nil {
+		return false
+	}
+	request := e.request(l.namespaces[e.job.Owner.Namespace])
+	a, _ := l.assign(e)
+	if a == nil || !sameFlavors(a, s.assignment) {
+		return false
+	}
+	now := l.quota.Preemption(request, a)
+	gone := map[types.UID][]*corev1.Pod{}
+	for uid, pods := range s.leaving {
+		if o := l.jobs[uid]; o != nil && o.state == Leaving {
+			gone[uid] = pods
+		}
+	}
+	var victims []victim
+	for _, v := range s.order {
+		if !s.going[v.ID] {
+			continue
+		}
+		if l.jobs[v.ID] != v.e || v.e.version != v.version || !now.Remove(v.ID) {
+			return false
+		}
+		victims, gone[v.ID] = append(victims, v), v.pods
+	}
+	if !now.Fits() {
+		return false
+	}
+	if err := l.promise(e, a, claimHolds(s.classes, s.plan), victims, gone); err != nil {
+		l.logger.Error(err, "Claiming what jobs would leave", "job", e.job.Owner.NamespacedName)
+		return false
+	}
+	l.logger.V(2).Info("Jobs are stopped for another one", "job", e.job.Owner.NamespacedName, "victims", len(victims), "nodes", e.claimedNodes())
+	return true
+}
+
+// inVain is the end of a sentence that says why a job is refused: that to stop
+// others would not help.
+func (s *search) inVain() string {
+	n := len(s.order)
+	switch {
+	case n == 0 && !s.protected.IsZero():
+		return fmt.Sprintf("; the jobs that it may preempt are protected until %s at least", s.protected.UTC().Format(time.RFC3339))
+	case n == 0:
+		return ""
+	case n == 1:
+		return "; to stop the 1 job that it may preempt would not be enough"
+	}
+	return fmt.Sprintf("; to stop the %d jobs that it may preempt would not be enough", n)
+}

@@ -1,0 +1,125 @@
+package scheduling
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
+)
+
+// redeem makes charges and holds of the claims that have nobody to wait for any
+// more.
+func (p *pass) redeem() error {
+	l := p.ledger
+	l.mu.Lock()
+	ripe := l.ripe()
+	l.mu.Unlock()
+	for _, e := range ripe {
+		if p.spent(false) {
+			return nil
+		}
+		p.tries++
+		if err := p.redeemOne(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redeemOne plans the job of a claim once more, without its own phantoms, and
+// admits it. If that cannot be, the claim goes on waiting for those of whom the
+// plan thought as gone, and ends if there are none.
+func (p *pass) redeemOne(e *entry) error {
+	l := p.ledger
+	l.mu.Lock()
+	if e.claim == nil {
+		l.mu.Unlock()
+		return nil
+	}
+	version, c, reserved := e.version, e.claim, l.reservedFrom(e)
+	a, why := l.assign(e)
+	var classes []class
+	if why == nil {
+		classes = prototypes(e, a, l.quota)
+	}
+	l.mu.Unlock()
+
+	var plan placement.Assignment
+	var err error
+	if why == nil {
+		if err := p.refresh(); err != nil {
+			return err
+		}
+		plan, why, err = p.planWithout(e, classes, c, reserved)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.fresh = false
+	if e.claim != c {
+		return nil
+	}
+	if err == nil && why == nil {
+		err = l.chargeClaim(e, version, a, plan, classes)
+	}
+	switch {
+	case err == nil && why == nil:
+		klog.FromContext(p.ctx).V(2).Info("Claim redeemed", "job", e.job.Owner.NamespacedName, "nodes", e.nodes())
+	case e.claim == c && len(c.gone) > 0 && err == nil:
+		for uid := range c.gone {
+			c.awaits[uid] = struct{}{}
+		}
+	case e.claim == c:
+		l.endClaim(e, fmt.Sprintf("there is no place for it now (%s)", errors.Join(err, asError(why))), true)
+	}
+	return nil
+}
+
+// planWithout plans a job as if the phantoms of its claim were not there, off
+// the nodes that are reserved for others.
+func (p *pass) planWithout(e *entry, classes []class, c *claim, reserved []string) (plan placement.Assignment, why *reason.Reason, err error) {
+	fw, snap, why, err := p.framework(classes)
+	if err != nil || why != nil {
+		return nil, why, err
+	}
+	without, err := placement.NewWithout(klog.FromContext(p.ctx), snap)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, without.End()) }()
+	if err := without.Remove(c.holds); err != nil {
+		return nil, nil, err
+	}
+	gang := gangOf(e.job.Owner.Name, e.job.Owner.UID, classes, sizes(classes))
+	keepOff(&gang, reserved)
+	return p.planner.Plan(p.ctx, fw, snap, gang)
+}
+
+// chargeClaim charges the job of a claim. Should that fail, the claim's phantoms may
+// be gone already, and then it ends.
+func (l *Ledger) chargeClaim(e *entry, version int, a *quota.Assignment, plan placement.Assignment, classes []class) error {
+	queue, c := e.claim.assignment.ClusterQueue, e.claim
+	err := l.charge(e, version, a, bySets(len(e.job.PodSets), classes, plan), classes)
+	if err == nil {
+		// Those behind it in a StrictFIFO queue have waited for that.
+		l.released(queue)
+		l.effects.Write(e.job.Owner.UID)
+		return nil
+	}
+	if e.claim == nil {
+		e.claim = &claim{assignment: c.assignment}
+		l.endClaim(e, err.Error(), true)
+	}
+	return fmt.Errorf("taking what was claimed in ClusterQueue %s: %w", queue, err)
+}
+
+func asError(why *reason.Reason) error {
+	if why == nil {
+		return nil
+	}
+	return why
+}

@@ -1,0 +1,77 @@
+package scheduling
+
+import (
+	"cmp"
+	"time"
+)
+
+// lastSearch is what a bucket remembers of the last search for victims. A
+// search in vain is made again when something that matters to it may have
+// changed: room, charges, who may be stopped by now. Much changes all the time,
+// so the Ledger looks once a second, at one bucket of each ClusterQueue.
+type lastSearch struct {
+	// made: there has been one.
+	made bool
+	seen moves
+	// again is a time at which it is to be made again, zero for none.
+	again time.Time
+}
+
+// searched records a search. All that were in vain together keep the scheduling
+// goroutine for a twentieth of the time at most.
+func (l *Ledger) searched(b *bucket, seen moves, again time.Time, took time.Duration, found bool) {
+	now := l.clock.Now()
+	if found {
+		b.search = lastSearch{}
+		delete(l.waits.searches, b)
+		return
+	}
+	l.searchRest = now.Add(restShare * took)
+	b.search = lastSearch{made: true, seen: seen, again: again}
+	l.waits.searches[b] = struct{}{}
+}
+
+// searchRests says that a search is not to be made now, because it was made
+// before and others have taken their time.
+func (l *Ledger) searchRests(b *bucket, now time.Time) bool {
+	return b.search.made && now.Before(l.searchRest)
+}
+
+// searchLater has a search made that could not be made now.
+func (l *Ledger) searchLater(b *bucket) {
+	b.search.seen = moves{}
+	l.waits.searches[b] = struct{}{}
+}
+
+// searchAgain has one bucket of each ClusterQueue tried whose last search may
+// end in another way now: the one that was least lately searched.
+func (l *Ledger) searchAgain(now time.Time) {
+	w := &l.waits
+	first := map[string]*bucket{}
+	for b := range w.searches {
+		if b.cure.wait == nothing || b.cure.wait == aside || b.cure.wait == behind || now.Before(l.searchRest) {
+			continue
+		}
+		queue := b.head.queue
+		if l.claimOf(queue) != nil {
+			continue
+		}
+		due := b.search.seen != w.seen || (!b.search.again.IsZero() && !now.Before(b.search.again))
+		if due && now.Before(b.jobs.items[0].noClaimBefore) {
+			due = false
+		}
+		if o := first[queue]; due && (o == nil || b.search.before(o.search) || (b.search.seen == o.search.seen && b.rank.compare(o.rank) < 0)) {
+			first[queue] = b
+		}
+	}
+	for _, b := range first {
+		w.put(b, cure{queue: b.cure.queue, root: b.cure.root, blind: true}, now)
+		l.effects.Admit()
+	}
+}
+
+// before says that a search was made before another one.
+func (s lastSearch) before(o lastSearch) bool {
+	a, b := s.seen, o.seen
+	return cmp.Or(cmp.Compare(a.quota, b.quota), cmp.Compare(a.room, b.room), cmp.Compare(a.queues, b.queues)) < 0
+}
