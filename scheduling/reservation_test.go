@@ -315,3 +315,34 @@ func TestNothingIsReservedForAJobThatNoEndOfJobsWouldHelp(t *testing.T) {
 		t.Errorf("reserved is %+v", s.reserved["main"])
 	}
 }
+
+func TestWhatWasReservedIsFreeForOthersWhenItsJobGoes(t *testing.T) {
+	s := newStarving(t)
+	s.runs(t, quarter("filler"), 0)
+	s.ask(s.big, 0, 0)
+	s.pass()
+	if err := s.watched.AddPod(s.logger, plainPod("stranger", "node-1", 4)); err != nil {
+		t.Fatal(err)
+	}
+	s.ends(s.short)
+	s.ask(quarter("x"), 0, 0)
+	if got := s.pass(); len(got) > 0 {
+		t.Fatalf("admitted %q", got)
+	}
+	s.ends(s.big)
+	if diff := cmp.Diff([]string{"x"}, s.pass()); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheNodesThatAreFreeFirstAreReserved(t *testing.T) {
+	s := newStarving(t)
+	s.ends(s.long)
+	s.runs(t, job("sooner", set("node", 0, 1, 8)), 5*time.Minute)
+	s.ask(s.big, 0, 0)
+	s.pass()
+	r := s.reserved["main"]
+	if r == nil || len(r.nodes) != 1 || r.nodes[0] != "node-0" || !r.start.Equal(epoch0.Add(5*time.Minute)) {
+		t.Fatalf("reserved is %+v", r)
+	}
+}

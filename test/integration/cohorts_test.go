@@ -20,15 +20,18 @@ import (
 func init() {
 	scenarios = append(scenarios,
 		scenario{name: "of two queues of a cohort that ask at once, the one within its quota starts, and the other borrows what its limit lets it", run: func(t *testing.T, e *env) {
-			for i := range 14 {
-				e.Node(t, fmt.Sprintf("node-%d", i), 8)
-			}
 			e.flavor(t)
 			e.clusterQueue(t, "alpha", 50, e.cohort("all"), borrowing(50))
 			e.clusterQueue(t, "beta", 50, e.cohort("all"), borrowing(10))
 			alpha, beta := e.job("a", "alpha", 45, 1), e.job("b", "beta", 56, 1)
 			e.Create(t, beta)
 			e.Create(t, alpha)
+			// Both are there before there is room.
+			e.pending(t, beta, "ExceedsCluster", "")
+			e.pending(t, alpha, "ExceedsCluster", "")
+			for i := range 14 {
+				e.Node(t, fmt.Sprintf("node-%d", i), 8)
+			}
 			e.runs(t, alpha, 45)
 			e.condition(t, beta, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "WaitingForQuota", "56 GPUs")
 			fits := e.job("fits", "beta", 55, 1)
