@@ -2,7 +2,6 @@ package quota
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -286,10 +285,4 @@ func (m *model) places() []place {
 		out = append(out, place{true, c})
 	}
 	return out
-}
-
-func sameIDs(a, b []types.UID) bool {
-	slices.Sort(a)
-	slices.Sort(b)
-	return slices.Equal(a, b)
 }

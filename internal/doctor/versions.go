@@ -63,7 +63,7 @@ func (p *patient) deadConversions(ctx context.Context) ([]finding, error) {
 		case slices.Contains(d.Status.StoredVersions, oldVersion):
 			f.remedy = "nothing: some may be stored as " + oldVersion + ", so Muster's webhook has to run first"
 			f.mend = func(context.Context) error {
-				return errors.New("Muster's webhook does not answer, and only it can convert what is stored as " + oldVersion)
+				return errors.New("the webhook of Muster does not answer, and only it can convert what is stored as " + oldVersion)
 			}
 		default:
 			f.remedy = "serve no " + oldVersion + " any more"
