@@ -207,16 +207,37 @@ func resumeTrainJob(ctx context.Context, c client.Client, t trainJob, infos []Po
 		}
 		return nil
 	}
-	want := t.copy()
-	want.setSuspended(false)
 	// An entry that need not change is not touched: then no pod that is still
 	// active is in the way.
-	if !same || at != len(entries)-1 && patch != nil {
+	change := !same || at != len(entries)-1 && patch != nil
+	if change && at >= 0 && patch != nil {
+		// The Trainer stamps an entry that differs from the one before it, and
+		// would refuse its own stamp (see upsert); so the earlier one goes first.
+		before := t
+		t = t.copy()
+		if entries, err = upsert(entries, at, nil); err != nil {
+			return err
+		}
+		t.setPatches(entries)
+		if err := writeTrainJob(ctx, c, t, before); err != nil {
+			return err
+		}
+		at = -1
+	}
+	want := t.copy()
+	want.setSuspended(false)
+	if change {
 		entries, err = upsert(entries, at, patch)
 		if err != nil {
 			return err
 		}
 		want.setPatches(entries)
 	}
-	return c.Patch(ctx, want.Unstructured, client.MergeFromWithOptions(t.Unstructured, client.MergeFromWithOptimisticLock{}))
+	return writeTrainJob(ctx, c, want, t)
+}
+
+// writeTrainJob writes what changed since before, unless somebody else has
+// written the job meanwhile.
+func writeTrainJob(ctx context.Context, c client.Client, want, before trainJob) error {
+	return c.Patch(ctx, want.Unstructured, client.MergeFromWithOptions(before.Unstructured, client.MergeFromWithOptimisticLock{}))
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -172,6 +173,7 @@ func (p *runtimePatch) toEntry() (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the runtime patch %s: %w", p.Manager, err)
 	}
+	entry["time"] = time.Now().UTC().Format(time.RFC3339)
 	return entry, nil
 }
 

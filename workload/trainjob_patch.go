@@ -103,6 +103,10 @@ func ownPatch(entries []any) (at int, patch *runtimePatch, err error) {
 // upsert is the list of entries with Muster's patch in place of its earlier one
 // at index at (-1 for none) and behind all others, because the tolerations of a
 // later entry would replace it; or without it if there is nothing to inject.
+//
+// The entry carries its time. One without gets it from the Trainer's webhook,
+// which then writes the whole job anew, a quantity 4 as "4": for the API server
+// spec.trainer, which is immutable, has changed, and the job never starts.
 func upsert(entries []any, at int, patch *runtimePatch) ([]any, error) {
 	all := slices.Clone(entries)
 	if at >= 0 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -321,6 +323,57 @@ func TestTrainJobResume(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"user", "late", "gpu"}, keys); diff != "" {
 		t.Errorf("tolerations after the second resume (-want +got):\n%s", diff)
+	}
+}
+
+// stampRule answers as the API server does where the Trainer's webhook stamps an
+// entry of a job whose quantities are written as numbers: the webhook writes
+// them as strings, so an immutable field has changed.
+func stampRule(t *testing.T, c client.WithWatch) client.Client {
+	withoutTime := func(entry any) map[string]any {
+		fields := maps.Clone(entry.(map[string]any))
+		delete(fields, "time")
+		return fields
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			had := map[string]any{}
+			for _, entry := range (trainJob{get(t, c, newTrainJob(nil))}).patches() {
+				had[patchManager(entry)] = entry
+			}
+			for _, entry := range (trainJob{obj.(*unstructured.Unstructured)}).patches() {
+				earlier, ok := had[patchManager(entry)]
+				stamped := !ok && entry.(map[string]any)["time"] == nil || ok && !reflect.DeepEqual(withoutTime(earlier), withoutTime(entry))
+				if stamped {
+					return errors.New("spec.trainer: Invalid value: field is immutable")
+				}
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+}
+
+func TestTrainJobResumeLeavesTheTrainerNothingToStamp(t *testing.T) {
+	kind := kindNamed(t, "TrainJob")
+	runtime := childOf(replicated("node", 1, 2)).Spec
+	user := entryOf("example.com/user", tolerationEntry("user"))
+	c := stampRule(t, fakeClient(t, newTrainJob(func(tj trainJob) { tj.setPatches([]any{user}) }), childOf()).(client.WithWatch))
+	for _, gpu := range []string{"h100", "b200", "b200", "h100"} {
+		reconcile(t, c, runtime)
+		infos := []PodSetInfo{{Name: "node", NodeSelector: map[string]string{"gpu": gpu}}}
+		if err := kind.Resume(t.Context(), c, get(t, c, newTrainJob(nil)), infos); err != nil {
+			t.Fatalf("resuming it on %s: %v", gpu, err)
+		}
+		reconcile(t, c, runtime)
+		if got := get(t, c, childOf()).Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.NodeSelector["gpu"]; got != gpu {
+			t.Errorf("its pods go to %s, want %s", got, gpu)
+		}
+		if n := len((trainJob{get(t, c, newTrainJob(nil))}).patches()); n != 2 {
+			t.Errorf("it has %d entries, want the user's and Muster's", n)
+		}
+		if err := kind.Suspend(t.Context(), c, get(t, c, newTrainJob(nil))); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
