@@ -30,7 +30,11 @@ func (r *reporter) writeClusterQueue(ctx context.Context, name string, n *count)
 	if equality.Semantic.DeepEqual(want.Status, cq.Status) {
 		return nil
 	}
-	if err := r.client.Status().Patch(ctx, want, client.MergeFrom(cq)); client.IgnoreNotFound(err) != nil {
+	had := cq.DeepCopy()
+	if len(had.Status.Conditions) == 0 {
+		unsaid(&had.Status.PendingWorkloads, &had.Status.ReservingWorkloads, &had.Status.AdmittedWorkloads)
+	}
+	if err := r.client.Status().Patch(ctx, want, client.MergeFrom(had)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of ClusterQueue %s: %w", name, err)
 	}
 	return nil
@@ -54,10 +58,23 @@ func (r *reporter) writeLocalQueue(ctx context.Context, name types.NamespacedNam
 	if equality.Semantic.DeepEqual(want.Status, lq.Status) {
 		return nil
 	}
-	if err := r.client.Status().Patch(ctx, want, client.MergeFrom(lq)); client.IgnoreNotFound(err) != nil {
+	had := lq.DeepCopy()
+	if len(had.Status.Conditions) == 0 {
+		unsaid(&had.Status.PendingWorkloads, &had.Status.ReservingWorkloads, &had.Status.AdmittedWorkloads)
+	}
+	if err := r.client.Status().Patch(ctx, want, client.MergeFrom(had)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of LocalQueue %s: %w", name, err)
 	}
 	return nil
+}
+
+// unsaid marks the counts of a status that was never written, so that a patch
+// says them also where they are 0: Kueue always does, and kubectl prints a blank
+// otherwise.
+func unsaid(counts ...*int32) {
+	for _, c := range counts {
+		*c = -1
+	}
 }
 
 func (n *count) setActive(conditions *[]metav1.Condition, generation int64) {

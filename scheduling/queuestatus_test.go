@@ -1,11 +1,18 @@
 package scheduling
 
 import (
+	"context"
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -36,5 +43,56 @@ func TestWhatIsTakenAboveTheNominalQuotaIsBorrowedFromTheCohort(t *testing.T) {
 				t.Errorf("usage (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheFirstStatusOfAQueueSaysItsZeros(t *testing.T) {
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "research"}}
+	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "nlp"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "research"}}
+	scheme := runtime.NewScheme()
+	if err := kueue.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	written := map[string]any{}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cq, lq).WithStatusSubresource(cq, lq).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+				data, err := patch.Data(obj)
+				if err != nil {
+					return err
+				}
+				body := map[string]any{}
+				if err := json.Unmarshal(data, &body); err != nil {
+					return err
+				}
+				written[obj.GetName()] = body["status"]
+				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			},
+		}).Build()
+	r := &reporter{&Jobs{reader: c, client: c}}
+	n := &count{reserved: taken{}, used: taken{}, known: true, active: metav1.Condition{Type: "Active", Status: "True", Reason: "Ready"}}
+	report := func() {
+		if err := r.writeClusterQueue(t.Context(), "research", n); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.writeLocalQueue(t.Context(), client.ObjectKeyFromObject(lq), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report()
+	for _, queue := range []string{"research", "nlp"} {
+		status, _ := written[queue].(map[string]any)
+		for _, name := range []string{"pendingWorkloads", "reservingWorkloads", "admittedWorkloads"} {
+			if status[name] != 0.0 {
+				t.Errorf("%s of %s is written as %v, want 0", name, queue, status[name])
+			}
+		}
+	}
+	clear(written)
+	n.pending = 3
+	report()
+	want := map[string]any{"pendingWorkloads": 3.0}
+	if diff := cmp.Diff(map[string]any{"research": want, "nlp": want}, written); diff != "" {
+		t.Errorf("the second status (-want +got):\n%s", diff)
 	}
 }
