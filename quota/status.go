@@ -93,6 +93,9 @@ func (t *Tree) inactive(q *clusterQueue) (reason, why string) {
 	if q.spec.selectorErr != nil {
 		because(kueue.ClusterQueueActiveReasonUnknown, "its namespaceSelector is invalid: %v", q.spec.selectorErr)
 	}
+	for _, which := range q.spec.negative {
+		because(kueue.ClusterQueueActiveReasonUnknown, "%s", which)
+	}
 	if way := t.looped(q.node); way != "" {
 		because(kueue.ClusterQueueActiveReasonUnknown, "its cohorts form a cycle (%s)", way)
 	}

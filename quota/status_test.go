@@ -48,6 +48,13 @@ func TestStatusOfAClusterQueue(t *testing.T) {
 			want: metav1.Condition{Type: "Active", Status: "False", Reason: "AdmissionCheckNotFound",
 				Message: "Can't admit new workloads: AdmissionCheck budget is not run by Muster"},
 		},
+		"a quantity is negative": {
+			change: func(cq *kueue.ClusterQueue) {
+				cq.Spec.ResourceGroups = []kueue.ResourceGroup{group(of("h100", "cpu", "-4"))}
+			},
+			want: metav1.Condition{Type: "Active", Status: "False", Reason: "Unknown",
+				Message: "Can't admit new workloads: nominalQuota of cpu in flavor h100 is negative (-4)"},
+		},
 		"the selector is invalid": {
 			change: func(cq *kueue.ClusterQueue) {
 				cq.Spec.NamespaceSelector = &metav1.LabelSelector{
