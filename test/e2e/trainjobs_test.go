@@ -34,6 +34,7 @@ func TestTrainJobs(t *testing.T) {
 		{"an initializer runs before its nodes, and their GPUs are held meanwhile", initializer},
 		{"the launcher and the workers of an MPI job are one gang", mpi},
 		{"a deactivated Workload stops its job, and an activated one starts it", deactivated},
+		{"a job whose quantities are numbers gets what its flavor injects, and later something else", numbers},
 		{"the example of the README does what the README says", readme},
 	} {
 		t.Run(story.name, func(t *testing.T) {
@@ -271,6 +272,43 @@ func deactivated(t *testing.T, tm team) {
 	tm.activate(t, "parked", true)
 	tm.runs(t, "parked", 2)
 	tm.usage(t, "q", 16, 1, 0)
+}
+
+func numbers(t *testing.T, tm team) {
+	tm.queueUp(t, "q", 32)
+	on := func(node string) {
+		flavor := &kueue.ResourceFlavor{}
+		if err := tm.client.Get(t.Context(), client.ObjectKey{Name: tm.namespace + "-q"}, flavor); err != nil {
+			t.Fatal(err)
+		}
+		flavor.Spec.NodeLabels = map[string]string{corev1.LabelHostname: node}
+		if err := tm.client.Update(t.Context(), flavor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runsOn := func(node string) {
+		for _, pod := range tm.runs(t, "numbers", 2) {
+			if got := pod.Spec.NodeSelector[corev1.LabelHostname]; got != node || pod.Spec.NodeName != node {
+				t.Errorf("pod %s is on %s and asks for %q, want %s", pod.Name, pod.Spec.NodeName, got, node)
+			}
+		}
+	}
+	on("node-2")
+	numbers := tm.object(job{name: "numbers", queue: "q", nodes: 2})
+	four := map[string]any{string(gpu): int64(4)}
+	if err := unstructured.SetNestedMap(numbers.Object, map[string]any{"requests": four, "limits": four}, "spec", "trainer", "resourcesPerNode"); err != nil {
+		t.Fatal(err)
+	}
+	if err := tm.client.Create(t.Context(), numbers); err != nil {
+		t.Fatal(err)
+	}
+	runsOn("node-2")
+
+	on("node-3")
+	tm.activate(t, "numbers", false)
+	tm.waits(t, "numbers", "Deactivated", "spec.active is false")
+	tm.activate(t, "numbers", true)
+	runsOn("node-3")
 }
 
 // activate sets spec.active of a TrainJob's Workload.
