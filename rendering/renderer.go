@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -137,7 +138,7 @@ func (r *Renderer) dryRun(ctx context.Context, namespace string, t *corev1.PodTe
 		return nil
 	}
 	if known, ok := r.rendered.Get(at); ok {
-		return known.(*corev1.Pod)
+		return withTracking(known.(*corev1.Pod), t.Labels)
 	}
 	if r.clock.Now().UnixNano() < r.pausedUntil.Load() {
 		metrics.Renderings.WithLabelValues(howLocal).Inc()
@@ -181,13 +182,45 @@ func isSilence(err error) bool {
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
+// keyOf leaves out what is different in every batch Job, so that equal Jobs are
+// asked for once; but not where a pod's place depends on the labels of others,
+// since those then may be written into the pod.
 func keyOf(namespace string, t *corev1.PodTemplateSpec) (key, error) {
+	labels := t.Labels
+	if t.Spec.Affinity == nil && len(t.Spec.TopologySpreadConstraints) == 0 {
+		labels = maps.Clone(labels)
+		for l := range labels {
+			if workload.IsJobTracking(l) {
+				labels[l] = ""
+			}
+		}
+	}
 	data, err := json.Marshal(struct {
 		Labels, Annotations map[string]string
 		Spec                *corev1.PodSpec
-	}{t.Labels, t.Annotations, &t.Spec})
+	}{labels, t.Annotations, &t.Spec})
 	if err != nil {
 		return key{}, fmt.Errorf("encoding a pod template: %w", err)
 	}
 	return key{namespace: namespace, template: sha256.Sum256(data)}, nil
+}
+
+// withTracking is a rendered pod, perhaps of another Job, with the labels by
+// which a Job knows its pods.
+func withTracking(pod *corev1.Pod, labels map[string]string) *corev1.Pod {
+	if pod == nil {
+		return nil
+	}
+	own := maps.Clone(pod.Labels)
+	for l := range own {
+		if value, ok := labels[l]; ok && workload.IsJobTracking(l) {
+			own[l] = value
+		}
+	}
+	if maps.Equal(own, pod.Labels) {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	pod.Labels = own
+	return pod
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -117,6 +118,30 @@ func TestRenderer(t *testing.T) {
 		s.expect(r, "after a change here", template(), "500m", 3)
 		s.clock.Step(Freshness + time.Second)
 		s.expect(r, "when the answer is old", template(), "500m", 4)
+	})
+	t.Run("equal batch Jobs are asked for once, and each pod has the labels of its own Job", func(t *testing.T) {
+		s := newServer(t, fenced(t)...)
+		r := NewRenderer(s, s, s.clock, true)
+		of := func(uid string, change ...func(*corev1.PodSpec)) *corev1.PodTemplateSpec {
+			job := template(change...)
+			job.Labels[batchv1.ControllerUidLabel] = uid
+			return job
+		}
+		for _, uid := range []string{"a", "b"} {
+			if got := r.dryRun(t.Context(), namespace, of(uid)); got == nil || got.Labels[batchv1.ControllerUidLabel] != uid || got.Labels["app"] != "train" {
+				t.Errorf("Job %s: the pod is %+v", uid, got)
+			}
+		}
+		if s.asked != 1 {
+			t.Errorf("asked %d times for two equal Jobs, want once", s.asked)
+		}
+		apart := func(s *corev1.PodSpec) {
+			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MatchLabelKeys: []string{batchv1.ControllerUidLabel}}}
+		}
+		r.dryRun(t.Context(), namespace, of("a", apart))
+		if r.dryRun(t.Context(), namespace, of("b", apart)); s.asked != 3 {
+			t.Errorf("asked %d times, want two more for Jobs whose pods look at each other's labels", s.asked-1)
+		}
 	})
 	t.Run("a refused template is not tried again for a while, and others are", func(t *testing.T) {
 		s := newServer(t, fenced(t)...)

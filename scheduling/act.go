@@ -35,7 +35,14 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		return nil
 	case doResume:
 		logger.V(2).Info("Resuming a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
-		err := j.resume(ctx, kind, obj, want.infos)
+		var err error
+		if want.first {
+			// What was just read is suspended. Should it be older than the API, the
+			// write changes nothing, or is refused and tried again.
+			err = kind.Resume(ctx, j.client, obj, want.infos)
+		} else {
+			err = j.resume(ctx, kind, obj, want.infos)
+		}
 		var no *reason.Reason
 		if errors.As(err, &no) && no.Class == reason.Misconfigured {
 			// Trying again would not help: it is tried later, or changed.

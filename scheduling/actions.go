@@ -50,6 +50,8 @@ type action struct {
 	reclaim []kueue.ReclaimablePod
 	// after is how long doLater waits.
 	after time.Duration
+	// first: nobody has resumed the owner since its job was admitted.
+	first bool
 }
 
 // read takes in what was read of an owner and its Workload, and says what the
@@ -64,6 +66,8 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 	if e == nil {
 		switch {
 		case job.Deleting:
+			return action{}
+		case job.Finish != nil && isFinished(wl):
 			return action{}
 		case job.Finish != nil:
 			return action{do: doFinish}
@@ -240,7 +244,7 @@ func (l *Ledger) want(e *entry) action {
 		case job.Gated && e.lackTolerations():
 			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
 		case job.Suspended && !job.Gated:
-			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
+			return action{do: doResume, infos: injections(job, e.assignment, l.quota), first: !e.resumed}
 		case e.unsaidReady():
 			return action{do: doReady}
 		}

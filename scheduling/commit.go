@@ -258,20 +258,24 @@ func (j *Jobs) countExecuted(wl *kueue.Workload) {
 // writeFinish says in the Workload that its job has ended, and only then ends
 // the job's charge.
 func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
-	wl := &kueue.Workload{}
-	key := client.ObjectKey{Namespace: job.Owner.Namespace, Name: workload.WorkloadName(job.Owner)}
-	err := j.client.Get(ctx, key, wl)
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("reading Workload %s: %w", key, err)
-	case !isFinished(wl):
+	wl, key := j.ledger.workloadOf(job.Owner.UID), client.ObjectKey{Namespace: job.Owner.Namespace, Name: workload.WorkloadName(job.Owner)}
+	if wl == nil {
+		wl = &kueue.Workload{}
+		if err := j.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
+			wl = nil
+		} else if err != nil {
+			return fmt.Errorf("reading Workload %s: %w", key, err)
+		}
+	}
+	if !isFinished(wl) {
 		why := kueue.WorkloadFinishedReasonFailed
 		if job.Finish.Succeeded {
 			why = kueue.WorkloadFinishedReasonSucceeded
 		}
-		j.condition(wl, kueue.WorkloadFinished, metav1.ConditionTrue, why, job.Finish.Message)
-		if err := j.client.Status().Update(ctx, wl); client.IgnoreNotFound(err) != nil {
+		err := j.changeFrom(ctx, job.Owner.UID, wl, func(wl *kueue.Workload) {
+			j.condition(wl, kueue.WorkloadFinished, metav1.ConditionTrue, why, job.Finish.Message)
+		})
+		if err != nil {
 			return fmt.Errorf("finishing Workload %s: %w", key, err)
 		}
 	}
@@ -295,7 +299,11 @@ func (j *Jobs) deleteWorkload(ctx context.Context, job *workload.Job) error {
 
 // change writes a change of a Workload's status, on the newest object.
 func (j *Jobs) change(ctx context.Context, uid types.UID, edit func(*kueue.Workload)) error {
-	wl := j.ledger.workloadOf(uid)
+	return j.changeFrom(ctx, uid, j.ledger.workloadOf(uid), edit)
+}
+
+// changeFrom does so for a Workload that is known as wl, or not at all.
+func (j *Jobs) changeFrom(ctx context.Context, uid types.UID, wl *kueue.Workload, edit func(*kueue.Workload)) error {
 	for range 5 {
 		if wl == nil {
 			return nil

@@ -78,9 +78,14 @@ type Timing struct {
 	BackoffLimit *int32
 }
 
+// writers is how many jobs are read, and as many admissions written, side by
+// side. They wait for the API server and hardly compute: with few, its latency
+// bounds the jobs that start in a second.
+const writers = 16
+
 // run works until ctx is done.
 func (j *Jobs) run(ctx context.Context) {
-	for range 4 {
+	for range writers {
 		go drain(ctx, j.effects.jobs, j.reconcile)
 		go drain(ctx, j.writes, j.writeAdmission)
 	}

@@ -57,16 +57,26 @@ internalCertManagement:
   enable: true
   webhookServiceName: %s
   webhookSecretName: %s
+# As its manifests have it; otherwise one at a time.
+controller:
+  groupKindConcurrency:
+    Job.batch: 5
+    Pod: 5
+    Workload.kueue.x-k8s.io: 10
+    LocalQueue.kueue.x-k8s.io: 5
+    Cohort.kueue.x-k8s.io: 1
+    ClusterQueue.kueue.x-k8s.io: 5
+    ResourceFlavor.kueue.x-k8s.io: 1
 clientConnection:
-  qps: 500
-  burst: 1000
+  qps: %d
+  burst: %d
 integrations:
   frameworks: [batch/job, jobset.x-k8s.io/jobset, trainer.kubeflow.org/trainjob, pod]
 featureGates:
   # It would serve an aggregated API out of a folder at the root of the disk.
   VisibilityOnDemand: false
   DisableWaitForPodsReady: true
-`, kueueNamespace, loopback(health), webhook, certs, kueueNamespace, kueueService, kueueSecret)
+`, kueueNamespace, loopback(health), webhook, certs, kueueNamespace, kueueService, kueueSecret, s.options.ClientQPS, 2*s.options.ClientQPS)
 	file := s.config("kueue.yaml")
 	if err := writeFile(file, []byte(configuration), 0o600); err != nil {
 		return program{}, err

@@ -55,7 +55,7 @@ func (s *setup) musterSchedulerProgram() (program, error) {
 	}
 	path := s.config("muster-scheduler.yaml")
 	err := writeConfiguration(path, mergeFields(base, map[string]any{
-		"clientConnection": map[string]any{"kubeconfig": s.identity(componentMusterScheduler), "qps": 500, "burst": 1000},
+		"clientConnection": map[string]any{"kubeconfig": s.identity(componentMusterScheduler), "qps": s.options.ClientQPS, "burst": 2 * s.options.ClientQPS},
 		"leaderElection":   map[string]any{"leaderElect": false},
 		"secureServing":    map[string]any{"bindAddress": "127.0.0.1", "port": port},
 	}))

@@ -50,6 +50,9 @@ type Options struct {
 	// Config names a configuration file for Muster's scheduler; the sandbox
 	// fills in the connection and the port.
 	Config string `json:"config,omitempty"`
+	// ClientQPS is how many requests a second Muster's scheduler and Kueue's
+	// manager may send to the API server (500), and half of how many at once.
+	ClientQPS int `json:"clientQPS"`
 	// Progress receives one line per step while the sandbox comes up.
 	// Default: nothing is written.
 	Progress io.Writer `json:"-"`
@@ -86,6 +89,9 @@ func (o Options) complete() (Options, error) {
 	if o.GPUsPerNode == 0 {
 		o.GPUsPerNode = 8
 	}
+	if o.ClientQPS == 0 {
+		o.ClientQPS = 500
+	}
 	if o.GPUProduct == "" {
 		o.GPUProduct = simulator.DefaultGPUProduct
 	}
@@ -105,6 +111,9 @@ func (o Options) validate() error {
 	}
 	if o.GPUsPerNode < 0 || o.GPUsPerNode > 1024 {
 		errs = append(errs, fmt.Errorf("gpus-per-node is %d, want 0 to 1024", o.GPUsPerNode))
+	}
+	if o.ClientQPS < 1 || o.ClientQPS > 100000 {
+		errs = append(errs, fmt.Errorf("client-qps is %d, want 1 to 100000", o.ClientQPS))
 	}
 	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler, WithKueue, WithTrainingOperator}
 	for _, part := range o.With {

@@ -1,0 +1,8 @@
+// Package bench measures Muster beside its peers, on sandboxes: each in turn, on a
+// fresh API server, in one run and with the same load, so that what is reported is
+// a ratio and not a property of the machine.
+//
+// What cannot be fast is checked all the same: quota is never overshot, at no
+// resource version, whoever decides. Start from BenchmarkQuotaAdmit; run "make
+// bench-quota-admit".
+package bench

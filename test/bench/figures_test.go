@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// figures are what one contestant has reached.
+type figures struct {
+	name  string
+	shape shape
+	// wall is from the first submission to the last end of a job, submitted until
+	// the last job was there.
+	wall, submitted time.Duration
+	// stopped is how often a running job was suspended.
+	stopped int
+	// toAdmission are the times from a job's creation to its first admission, by
+	// class, in order.
+	toAdmission map[string][]time.Duration
+	// toResume are the times from a job's admission to its resumption, toFinish
+	// from its end to when its Workload says so, both in order.
+	toResume, toFinish []time.Duration
+	// requests are the contestant's own, said the writes of Workloads by what they
+	// say.
+	requests requests
+	said     map[saying]int
+	// peak and over are those of the history.
+	peak int64
+	over []string
+	// processor is the processor time of the contestant, apiServer that of the
+	// API server meanwhile.
+	processor, apiServer time.Duration
+}
+
+// figures are those of a drive that is over. did is what the API server did meanwhile.
+func (d *driver) figures(name string, did requests) *figures {
+	f := &figures{
+		name: name, shape: d.shape, wall: d.lastEnd.Sub(d.began), submitted: d.submitted.Sub(d.began),
+		said: d.said, stopped: d.stopped, toAdmission: map[string][]time.Duration{}, requests: maps.Clone(did),
+	}
+	// These are the driver's.
+	delete(f.requests, "write new jobs")
+	delete(f.requests, "write jobs/status")
+	for _, j := range d.jobs {
+		f.toAdmission[j.class.name] = append(f.toAdmission[j.class.name], j.admitted.Sub(j.created))
+		f.toResume = append(f.toResume, j.resumed.Sub(j.admitted))
+		f.toFinish = append(f.toFinish, j.told.Sub(j.over))
+	}
+	slices.Sort(f.toResume)
+	slices.Sort(f.toFinish)
+	for _, times := range f.toAdmission {
+		slices.Sort(times)
+	}
+	f.peak, f.over = d.history.peaks()
+	return f
+}
+
+// ofBound is the time it took as a multiple of the least that is possible.
+func (f *figures) ofBound() float64 { return f.wall.Seconds() / f.shape.bound().Seconds() }
+
+func (f *figures) perSecond() float64 { return float64(f.said[saysAdmitted]) / f.wall.Seconds() }
+
+// perAdmission is how often a Workload is written to admit its job: once at least.
+func (f *figures) perAdmission() float64 {
+	return float64(f.said[saysAdmitted]+f.said[saysReserved]+f.said[saysOther]) / float64(f.said[saysAdmitted])
+}
+
+func (f *figures) perJob(n float64) string { return fmt.Sprintf("%.3f", n/float64(f.shape.jobs())) }
+
+// compare writes the figures of the contestants side by side.
+func compare(out io.Writer, all ...*figures) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(what string, of func(f *figures) string) {
+		fmt.Fprint(w, what)
+		for _, f := range all {
+			fmt.Fprint(w, "\t", of(f))
+		}
+		fmt.Fprintln(w)
+	}
+	row("", func(f *figures) string { return f.name })
+	row("jobs", func(f *figures) string { return fmt.Sprint(f.shape.jobs()) })
+	row("wall", func(f *figures) string { return seconds(f.wall) })
+	row("bound of quota and arrival", func(f *figures) string { return seconds(f.shape.bound()) })
+	row("wall / bound", func(f *figures) string { return fmt.Sprintf("%.2f", f.ofBound()) })
+	row("all jobs submitted after", func(f *figures) string { return seconds(f.submitted) })
+	row("admissions", func(f *figures) string { return fmt.Sprint(f.said[saysAdmitted]) })
+	row("admissions/s", func(f *figures) string { return fmt.Sprintf("%.1f", f.perSecond()) })
+	row("running jobs stopped", func(f *figures) string { return fmt.Sprint(f.stopped) })
+	for _, c := range all[0].shape.classes {
+		row("time to admission, "+c.name+": min, median, max", func(f *figures) string {
+			return span(f.toAdmission[c.name])
+		})
+	}
+	row("from admission to resumption", func(f *figures) string { return span(f.toResume) })
+	row("from the end of a job to that of its Workload", func(f *figures) string { return span(f.toFinish) })
+	row("writes of a Workload per admission", func(f *figures) string { return fmt.Sprintf("%.2f", f.perAdmission()) })
+	row("all writes per job", func(f *figures) string { return f.perJob(f.requests.writes()) })
+	names := map[string]bool{}
+	for _, f := range all {
+		for name := range f.requests {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		row("  "+name, func(f *figures) string { return f.perJob(f.requests[name]) })
+	}
+	row("writes of Workloads per job, by what they say", func(*figures) string { return "" })
+	for _, s := range []saying{saysCreated, saysReserved, saysAdmitted, saysStopped, saysPending, saysOther, saysFinished} {
+		row("  "+string(s), func(f *figures) string { return f.perJob(float64(f.said[s])) })
+	}
+	row("processor time", func(f *figures) string { return seconds(f.processor) })
+	row("processor time of the API server", func(f *figures) string { return seconds(f.apiServer) })
+	row("most of a cohort's quota in use", func(f *figures) string {
+		return fmt.Sprintf("%.0f%%", float64(f.peak)/10/float64(f.shape.ofCohort()))
+	})
+	row("resource versions at which quota is overshot", func(f *figures) string { return fmt.Sprint(len(f.over)) })
+	return w.Flush()
+}
+
+// span is the least, the median and the most of times that are in order.
+func span(times []time.Duration) string {
+	return fmt.Sprintf("%s, %s, %s", seconds(times[0]), seconds(times[len(times)/2]), seconds(times[len(times)-1]))
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
