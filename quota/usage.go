@@ -120,6 +120,15 @@ func (t *Tree) Leave(id types.UID) {
 	}
 }
 
+// Stay takes Leave back: it is not to be expected that the job's quota is free
+// soon. An id without a charge, or that is not leaving, is ignored.
+func (t *Tree) Stay(id types.UID) {
+	if k := t.charges[id]; k != nil && k.leaving {
+		k.leaving = false
+		k.count(1, afterwards)
+	}
+}
+
 // Claim promises quota to job id, for which others leave: from everybody else's
 // view it is in use once they have left. It replaces an earlier claim of the id,
 // and ends with the id's charge.

@@ -260,3 +260,26 @@ func TestWhatIsAssignedFitsWithinNominal(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatStaysIsNotFreeAfterwards(t *testing.T) {
+	tree := world(queueIn("", "a", gpus(8)))
+	tree.Charge("one", "a", Usage{h100GPUs: 8}, Holder{})
+	for i, step := range []struct {
+		do   func(types.UID)
+		free bool
+	}{{func(types.UID) {}, false}, {tree.Stay, false}, {tree.Leave, true}, {tree.Stay, false}, {tree.Stay, false}, {tree.Leave, true}, {tree.Stay, false}} {
+		step.do("one")
+		a, no := tree.Assign(ask("a", 8, 0))
+		if a == nil || no == nil {
+			t.Fatalf("step %d: %v %v", i, a, no)
+		}
+		if got := tree.Preemption(ask("a", 8, 0), a).Fits(); got != step.free {
+			t.Errorf("step %d: free afterwards is %v, want %v", i, got, step.free)
+		}
+	}
+	tree.Stay("unknown")
+	tree.Release("one")
+	if _, no := tree.Assign(ask("a", 8, 0)); no != nil {
+		t.Errorf("after its release: %v", no)
+	}
+}

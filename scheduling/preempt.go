@@ -82,17 +82,21 @@ func (p *pass) search(t *attempt) *search {
 		return nil
 	}
 	s := &search{pass: p, attempt: t, going: map[types.UID]bool{}, leaving: map[types.UID][]*corev1.Pod{}, reserved: l.reservedFrom(t.e)}
-	s.quota = l.quota.Preemption(t.e.request(l.namespaces[t.e.job.Owner.Namespace]), t.assignment)
 	for e := range l.waits.charged {
-		if e.state == Leaving {
-			s.leaving[e.job.Owner.UID] = nil
-			if !e.stuck(now) {
-				s.leaving[e.job.Owner.UID] = e.occupying()
-				s.freed += e.gpus()
-			}
-			s.stopped = s.stopped || (e.eviction != nil && e.eviction.reason == kueue.WorkloadEvictedByPreemption)
+		if e.state != Leaving {
+			continue
 		}
+		// Quota and room must be of one mind about who is as good as gone.
+		if l.stays(e, t.e, now) {
+			l.quota.Stay(e.job.Owner.UID)
+			continue
+		}
+		l.quota.Leave(e.job.Owner.UID)
+		s.leaving[e.job.Owner.UID] = e.occupying()
+		s.freed += e.gpus()
+		s.stopped = s.stopped || (e.eviction != nil && e.eviction.reason == kueue.WorkloadEvictedByPreemption)
 	}
+	s.quota = l.quota.Preemption(t.e.request(l.namespaces[t.e.job.Owner.Namespace]), t.assignment)
 	candidates := s.quota.Candidates()
 	for _, c := range candidates {
 		e := l.jobs[c.ID]

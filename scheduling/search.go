@@ -32,8 +32,8 @@ type search struct {
 	// are those that are not let off.
 	order []victim
 	going map[types.UID]bool
-	// leaving are the pods of the jobs that are being stopped already, by job;
-	// none of one whose pods should be gone and are not.
+	// leaving are the pods of the jobs that are being stopped already, by job, but
+	// for those that stay for longer than expected.
 	leaving map[types.UID][]*corev1.Pod
 	// freed are the GPUs of all who may go, and of those who are leaving.
 	freed int64

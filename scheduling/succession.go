@@ -38,11 +38,27 @@ func (e *entry) vacant() bool {
 }
 
 // heirOf is the first waiting job that may take over the place of a job: a pod
-// of the same keeper that asks for the same of the same queue.
+// of the same keeper that asks for the same of the same queue, if that admits
+// anybody now.
 func (l *Ledger) heirOf(e *entry) *entry {
-	if !e.vacant() || l.isAway(e, e.sets[0].slots[0]) {
+	if l.kueueDecides() || !e.vacant() || l.isPromised(e) || l.isAway(e, e.sets[0].slots[0]) {
 		return nil
 	}
+	first := l.firstLike(e)
+	if first == nil {
+		return nil
+	}
+	if cq, _ := l.quota.ClusterQueueOf(first.queue()); cq != e.assignment.ClusterQueue {
+		return nil
+	}
+	if _, no := l.quota.Assign(first.request(l.namespaces[first.job.Owner.Namespace])); no != nil && stepsOut(no.Class) {
+		return nil
+	}
+	return first
+}
+
+// firstLike is the first waiting pod of a job's keeper that asks for the same.
+func (l *Ledger) firstLike(e *entry) *entry {
 	var first *entry
 	for uid := range l.kept[e.job.Keeper] {
 		o := l.jobs[uid]
@@ -57,6 +73,26 @@ func (l *Ledger) heirOf(e *entry) *entry {
 	return first
 }
 
+// passesOn says that the place of a job that leaves is likely to pass to another
+// pod of its keeper. A StatefulSet makes that one only when this one has gone.
+func (l *Ledger) passesOn(e *entry) bool {
+	if !e.ended || e.eviction != nil || e.live != nil || e.job.Keeper == (workload.Keeper{}) || len(e.sets) != 1 || l.isPromised(e) {
+		return false
+	}
+	return e.job.Keeper.Kind == "StatefulSet" || l.clock.Now().Before(e.keptUntil) || l.firstLike(e) != nil
+}
+
+// isPromised says that a claim counts on what a job leaves: jobs were stopped
+// for that, so it passes to nobody else.
+func (l *Ledger) isPromised(e *entry) bool {
+	for _, o := range l.claims {
+		if _, counted := o.claim.gone[e.job.Owner.UID]; counted {
+			return true
+		}
+	}
+	return false
+}
+
 // keepFor has the place of a job that has gone kept until then, for the pod that
 // replaces it.
 func (l *Ledger) keepFor(uid types.UID, until time.Time) {
@@ -69,7 +105,7 @@ func (l *Ledger) keepFor(uid types.UID, until time.Time) {
 
 // isKept says that the place of a job which has gone waits for its heir.
 func (l *Ledger) isKept(e *entry) bool {
-	return e.vacant() && l.clock.Now().Before(e.keptUntil) && !l.isAway(e, e.sets[0].slots[0])
+	return e.vacant() && l.clock.Now().Before(e.keptUntil) && !l.isPromised(e) && !l.isAway(e, e.sets[0].slots[0])
 }
 
 // inherit gives a job the place of another one, which was released just now: its

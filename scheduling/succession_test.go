@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -167,5 +169,35 @@ func TestPendingPodOfAnUpdateSaysHowItGetsAPlace(t *testing.T) {
 	}
 	if hint := s.surgeHint(s.jobs[next.UID]); !strings.Contains(hint, "maxSurge: 0") {
 		t.Errorf("the pod of an update is told %q", hint)
+	}
+}
+
+func TestAPlaceDoesNotPassWhereNobodyMayBeAdmitted(t *testing.T) {
+	localQueue := func(spec kueue.LocalQueueSpec) func(*scene) {
+		return func(s *scene) {
+			s.UpdateQuota(func(t *quota.Tree) {
+				t.SetLocalQueue(&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "main"}, Spec: spec})
+			})
+		}
+	}
+	for name, stop := range map[string]func(*scene){
+		"the LocalQueue is stopped":               localQueue(kueue.LocalQueueSpec{ClusterQueue: "cq", StopPolicy: new(kueue.Hold)}),
+		"the LocalQueue is one of another":        localQueue(kueue.LocalQueueSpec{ClusterQueue: "other"}),
+		"a Kueue manager lives, and admits pods":  func(s *scene) { s.SetRival(reason.New(reason.AnotherScheduler, "Kueue lives")) },
+		"the ClusterQueue exists no more by then": func(s *scene) { s.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue("cq") }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testScene(t, 4, 4)
+			j, bound := s.runServing(servingPod("p1", "a", 4), "node-0")
+			next := servingPod("p2", "a", 4)
+			s.Seen(next)
+			s.pending(serves(next))
+			s.goes(j, bound)
+			stop(s)
+			s.left(j.Owner.UID)
+			if s.state(serves(next)) != Pending || s.used() != 0 {
+				t.Errorf("the next pod is %s, %d GPUs are charged", s.state(serves(next)), s.used())
+			}
+		})
 	}
 }

@@ -117,6 +117,11 @@ func (e *entry) occupying() []*corev1.Pod {
 	return out
 }
 
+// stays says that another job is not to count on what a leaving one has.
+func (l *Ledger) stays(e, other *entry, now time.Time) bool {
+	return e.stuck(now) || (e.job.Keeper != other.job.Keeper && l.passesOn(e))
+}
+
 // stuck says that a pod of a leaving job should have left its node by now, or
 // that nobody has asked it to: a job that has finished may leave pods running.
 func (e *entry) stuck(now time.Time) bool {
