@@ -281,7 +281,7 @@ func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 		w.quit(b.head)
 		delete(w.searches, b)
 	case b.jobs.items[0].spot.rank != b.rank:
-		was := b.cure
+		was, before := b.cure, b.rank
 		w.leave(b)
 		b.cure = cure{wait: aside}
 		if b.stands {
@@ -290,6 +290,12 @@ func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 		b.rank = b.jobs.items[0].spot.rank
 		if b.stands {
 			b.head.line.insert(b)
+		}
+		if b.rank.compare(before) < 0 && was.wait != behind && was.wait != aside {
+			// Who comes earlier may have others stopped, and pass those for whom
+			// something is kept.
+			w.put(b, cure{}, now)
+			return
 		}
 		w.file(b, was, now)
 		w.settle(b.head, now)

@@ -124,3 +124,18 @@ func TestJobsThatOnlyTheKubeletTellsApartHaveOneShape(t *testing.T) {
 		})
 	}
 }
+
+// Jobs that ask for the same share a reason, but not whom they may have stopped.
+func TestAJobOfAHigherPriorityIsTriedAlthoughOthersLikeItWait(t *testing.T) {
+	c := newContest(t, 8)
+	c.policy("main", "", 8, lowerPriority)
+	c.runs(one("low", 8), 0)
+	c.submit(one("peer", 8), 0)
+	c.pass()
+	c.wantLeaving()
+	high := one("high", 8)
+	c.submit(high, 5)
+	c.pass()
+	c.wantState(high, Claimed)
+	c.wantLeaving("low")
+}
