@@ -267,6 +267,34 @@ func (p *pass) grow() error {
 	return nil
 }
 
+// growsBehind is why a job of a StrictFIFO queue in which others wait gets no more
+// pods, nil if it may.
+func (l *Ledger) growsBehind(e *entry) *reason.Reason {
+	queue := e.assignment.ClusterQueue
+	if !l.quota.Strict(queue) {
+		return nil
+	}
+	if first := l.claimOf(queue); first != nil {
+		return behindJob(first, queue)
+	}
+	if h := l.waits.heads[queue]; h != nil && h.front != nil {
+		return h.front.behindWhom()
+	}
+	return nil
+}
+
+// growAgain has those tried again that asked for more pods behind others, where
+// these wait no more.
+func (l *Ledger) growAgain() {
+	for _, e := range l.growing {
+		behind := e.cannotGrow != nil && e.cannotGrow.Class == reason.PendingEvaluation && e.grewAt != moves{}
+		if behind && e.state == Admitted && l.growsBehind(e) == nil {
+			e.grewAt = moves{}
+			l.effects.Admit()
+		}
+	}
+}
+
 // growOne charges and holds what an admitted job asks for more, all of it, or
 // records why not.
 func (p *pass) growOne(e *entry) {
@@ -279,7 +307,11 @@ func (p *pass) growOne(e *entry) {
 	}
 	e.grewAt = seen
 	want, more := e.grown()
-	a, no := l.assignAgain(e, want)
+	no := l.growsBehind(e)
+	var a *quota.Assignment
+	if no == nil {
+		a, no = l.assignAgain(e, want)
+	}
 	if no != nil {
 		l.growthRefused(e, more, no)
 		l.mu.Unlock()
@@ -289,9 +321,10 @@ func (p *pass) growOne(e *entry) {
 	kept := make([][]string, len(classes))
 	shunned := make([][]string, len(classes))
 	missing := make([]int, len(classes))
+	reserved := l.reservedFrom(e)
 	for i, class := range classes {
 		set := e.sets[class.set]
-		shunned[i] = l.shun(e, set)
+		shunned[i] = slices.Concat(l.shun(e, set), reserved)
 		for _, s := range set.slots {
 			if !s.done && s.node != "" && !slices.Contains(kept[i], s.node) {
 				kept[i] = append(kept[i], s.node)
@@ -354,7 +387,9 @@ func (e *entry) grown() (*workload.Job, []int32) {
 // numbers of pods. It must get it in the flavors that its pods are made for.
 func (l *Ledger) assignAgain(e *entry, want *workload.Job) (*quota.Assignment, *reason.Reason) {
 	uid, had := e.job.Owner.UID, e.job
-	l.quota.Release(uid)
+	// Nothing, rather than no charge: a ClusterQueue that is deleted is forgotten
+	// with its last one.
+	l.quota.Charge(uid, e.assignment.ClusterQueue, nil, e.holder(reservedAt(e.workload, l.clock.Now())))
 	e.job = want
 	a, no := l.quota.Assign(e.request(l.namespaces[want.Owner.Namespace]))
 	e.job = had

@@ -66,14 +66,15 @@ func nodesAre(nodes []string) string {
 	return fmt.Sprintf("%d nodes (%s, ...) are", len(nodes), strings.Join(nodes[:3], ", "))
 }
 
-// passes says that a job need not mind a reservation.
+// passes says that a job need not mind a reservation. One that runs and asks for
+// more comes after all that wait.
 func (l *Ledger) passes(e *entry, r *reservation) bool {
-	if e == r.e || e.before(r.e) < 0 {
+	if e == r.e || (e.unadmitted() && e.before(r.e) < 0) {
 		return true
 	}
 	now := l.clock.Now()
-	d, bounded := e.runtime(now)
-	return bounded && !r.start.IsZero() && !now.Add(d).After(r.start)
+	end, bounded := e.ends(now)
+	return bounded && !r.start.IsZero() && !end.After(r.start)
 }
 
 // reservedFrom are the nodes that are kept from a job.

@@ -165,6 +165,7 @@ func (l *Ledger) enqueue(e *entry) {
 		l.unreserve(r)
 	}
 	l.loosen()
+	l.growAgain()
 }
 
 // list puts a job into the lists that it belongs to.
