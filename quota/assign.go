@@ -1,7 +1,7 @@
 package quota
 
 import (
-	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -140,8 +140,14 @@ func (t *Tree) queueFor(r Request) (*clusterQueue, *reason.Reason) {
 type demand struct {
 	podSet PodSet
 	// groups holds, for each resource group of the ClusterQueue, what the pod
-	// set asks of it; nil where it asks nothing.
-	groups []Requests
+	// set asks of it in the order of sortedResources; nil where it asks nothing.
+	groups [][]portion
+}
+
+// portion is what all pods of a set together ask of one resource.
+type portion struct {
+	resource corev1.ResourceName
+	value    int64
 }
 
 // demands splits the requests of each pod set over the resource groups. A
@@ -152,25 +158,29 @@ func demands(q *clusterQueue, r Request) ([]demand, *reason.Reason) {
 		if ps.Count < 0 {
 			return nil, reason.New(reason.Misconfigured, "pod set %s has %d pods", ps.Name, ps.Count)
 		}
-		total := ps.PerPod.Times(ps.Count)
-		if _, covered := q.spec.groupOf[corev1.ResourcePods]; covered {
-			total[corev1.ResourcePods] = int64(ps.Count)
+		d := demand{podSet: ps, groups: make([][]portion, len(q.spec.groups))}
+		pods, countsPods := q.spec.groupOf[corev1.ResourcePods]
+		if countsPods {
+			d.groups[pods] = []portion{{corev1.ResourcePods, int64(ps.Count)}}
 		}
-		d := demand{podSet: ps, groups: make([]Requests, len(q.spec.groups))}
-		for _, name := range sortedResources(maps.Keys(total)) {
-			v := total[name]
+		var nowhere []corev1.ResourceName
+		for name, v := range ps.PerPod {
+			v = saturatingMul(v, int64(ps.Count))
 			g, covered := q.spec.groupOf[name]
-			if !covered {
-				if v == 0 {
-					continue
-				}
-				return nil, reason.New(reason.NoMatchingFlavor,
-					"resource %s unavailable in ClusterQueue %s", name, q.name)
+			switch {
+			case covered && name == corev1.ResourcePods:
+			case covered:
+				d.groups[g] = append(d.groups[g], portion{name, v})
+			case v != 0:
+				nowhere = append(nowhere, name)
 			}
-			if d.groups[g] == nil {
-				d.groups[g] = Requests{}
-			}
-			d.groups[g][name] = v
+		}
+		if len(nowhere) > 0 {
+			return nil, reason.New(reason.NoMatchingFlavor, "resource %s unavailable in ClusterQueue %s",
+				slices.MinFunc(nowhere, compareResources), q.name)
+		}
+		for _, asks := range d.groups {
+			slices.SortFunc(asks, func(a, b portion) int { return compareResources(a.resource, b.resource) })
 		}
 		sets = append(sets, d)
 	}
@@ -190,13 +200,13 @@ type search struct {
 }
 
 // mayLook says that a flavor is among those to look at.
-func (s *search) mayLook(flavor string, asked Requests, before Usage) bool {
+func (s *search) mayLook(flavor string, asked []portion, before Usage) bool {
 	if s.claimed == nil {
 		return true
 	}
-	for name, v := range asked {
-		fr := FlavorResource{flavor, name}
-		if saturatingAdd(before[fr], v) > s.claimed[fr] {
+	for _, a := range asked {
+		fr := FlavorResource{flavor, a.resource}
+		if saturatingAdd(before[fr], a.value) > s.claimed[fr] {
 			return false
 		}
 	}
@@ -237,12 +247,12 @@ func (s *search) fit(sets []demand) (*Assignment, *misfit) {
 				a.Mode = Preempt
 			}
 			a.Borrows = max(a.Borrows, o.level)
-			for res, v := range asked {
-				a.Flavors[i][res] = flavor
-				a.PodSetUsage[i][res] = v
-				if v > 0 {
-					cell := FlavorResource{flavor, res}
-					a.Usage[cell] = saturatingAdd(a.Usage[cell], v)
+			for _, of := range asked {
+				a.Flavors[i][of.resource] = flavor
+				a.PodSetUsage[i][of.resource] = of.value
+				if of.value > 0 {
+					cell := FlavorResource{flavor, of.resource}
+					a.Usage[cell] = saturatingAdd(a.Usage[cell], of.value)
 				}
 			}
 		}
@@ -253,7 +263,7 @@ func (s *search) fit(sets []demand) (*Assignment, *misfit) {
 // choose picks the flavor of group g for a pod set, as the ClusterQueue's
 // flavorFungibility has it. The misfit says why it does not fit now; its
 // outlook is the zero one where no flavor is possible.
-func (s *search) choose(ps *PodSet, g int, asked Requests, before Usage) (flavor string, o outlook, miss *misfit) {
+func (s *search) choose(ps *PodSet, g int, asked []portion, before Usage) (flavor string, o outlook, miss *misfit) {
 	var best outlook
 	flavors := s.queue.spec.groups[g].flavors
 	borrows := 0
@@ -288,11 +298,11 @@ func (s *search) choose(ps *PodSet, g int, asked Requests, before Usage) (flavor
 // resource, and from how far away any of them is borrowed; it lists the
 // resources of which there is too little, in the order of sortedResources.
 // choice says that there are other flavors to choose from.
-func (s *search) look(flavor string, asked Requests, before Usage, choice bool) (worst outlook, level int, short []shortage) {
+func (s *search) look(flavor string, asked []portion, before Usage, choice bool) (worst outlook, level int, short []shortage) {
 	worst.chance = fits
-	for name, v := range asked {
-		fr := FlavorResource{flavor, name}
-		need := saturatingAdd(before[fr], v)
+	for _, a := range asked {
+		fr := FlavorResource{flavor, a.resource}
+		need := saturatingAdd(before[fr], a.value)
 		c := s.queue.cells[fr]
 		if c == nil || !c.listed {
 			c = &cell{limits: limits{borrowing: noLimit, lending: noLimit}}
@@ -306,7 +316,6 @@ func (s *search) look(flavor string, asked Requests, before Usage, choice bool) 
 		}
 		level = max(level, o.level)
 	}
-	sortShortages(short)
 	return worst, level, short
 }
 

@@ -20,7 +20,7 @@ func ineligible(spec *corev1.PodSpec, f *flavor) string {
 	if taint, ok := untolerated(spec, f); ok {
 		return fmt.Sprintf("taint %s of flavor %s is not tolerated", taint.ToString(), f.name)
 	}
-	if spec == nil || len(f.nodeLabels) == 0 {
+	if spec == nil || len(f.nodeLabels) == 0 || (len(spec.NodeSelector) == 0 && spec.Affinity == nil) {
 		return ""
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: f.nodeLabels}}

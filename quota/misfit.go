@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,15 +53,6 @@ func (s *search) shortageOf(fr FlavorResource, c *cell, need int64) shortage {
 	return out
 }
 
-func sortShortages(short []shortage) {
-	slices.SortFunc(short, func(a, b shortage) int {
-		return cmp.Or(
-			cmp.Compare(nativeLast(a.cell.Resource), nativeLast(b.cell.Resource)),
-			cmp.Compare(a.cell.Resource, b.cell.Resource),
-		)
-	})
-}
-
 // countLaterSets adds what the pod sets after this one will ask of the same
 // cells, so that the sentence names what the whole job needs. It holds only in
 // a group of one flavor, where they have nowhere else to go.
@@ -70,7 +60,11 @@ func (m *misfit) countLaterSets(group int, later []demand) {
 	for _, short := range m.short {
 		for i := range short {
 			for _, d := range later {
-				short[i].need = saturatingAdd(short[i].need, d.groups[group][short[i].cell.Resource])
+				for _, a := range d.groups[group] {
+					if a.resource == short[i].cell.Resource {
+						short[i].need = saturatingAdd(short[i].need, a.value)
+					}
+				}
 			}
 		}
 	}
@@ -86,12 +80,12 @@ func (m *misfit) ineligible() *reason.Reason {
 
 // waits is the reason where the quota is there, and in use.
 func (m *misfit) waits(queue string) *reason.Reason {
-	return reason.New(reason.WaitingForQuota, "%s", m.sentence(queue, shortage.free))
+	return &reason.Reason{Class: reason.WaitingForQuota, Message: m.sentence(queue, shortage.free)}
 }
 
 // exceeds is the reason where the job is larger than the queue.
 func (m *misfit) exceeds(queue string) *reason.Reason {
-	return reason.New(reason.ExceedsMaxQuota, "%s", m.sentence(queue, shortage.limit))
+	return &reason.Reason{Class: reason.ExceedsMaxQuota, Message: m.sentence(queue, shortage.limit)}
 }
 
 // sentence says what the job needs and what each flavor has of it. In a group
@@ -99,7 +93,7 @@ func (m *misfit) exceeds(queue string) *reason.Reason {
 // adds nothing; with several flavors, only the first resource of each.
 func (m *misfit) sentence(queue string, has func(s shortage, in string) string) string {
 	first := m.short[0][0]
-	head := fmt.Sprintf("needs %s in queue %s, ", FormatAmount(first.cell.Resource, first.need), queue)
+	head := "needs " + FormatAmount(first.cell.Resource, first.need) + " in queue " + queue + ", "
 	if m.flavors == 1 {
 		tail := has(first, "")
 		for _, s := range m.short[0][1:] {
@@ -123,16 +117,16 @@ func (m *misfit) sentence(queue string, has func(s shortage, in string) string) 
 // and what others will bring or take.
 func (s shortage) free(in string) string {
 	own := min(s.own, s.room)
-	out := fmt.Sprintf("%s of %s free%s", value(s, own), value(s, s.nominal), in)
+	out := value(s, own) + " of " + value(s, s.nominal) + " free" + in
 	borrowable := s.room - own
 	switch {
 	case s.cohort == "":
 	case own < s.own:
 		out += fmt.Sprintf(", %s lent in cohort %s", value(s, s.own-own), s.cohort)
 	case borrowable > 0:
-		out += fmt.Sprintf(", %s more can be borrowed from cohort %s%s", value(s, borrowable), s.cohort, s.borrowingLimit())
+		out += ", " + value(s, borrowable) + " more can be borrowed from cohort " + s.cohort + s.borrowingLimit()
 	case s.most > s.nominal:
-		out += fmt.Sprintf(", none can be borrowed from cohort %s%s", s.cohort, s.borrowingLimit())
+		out += ", none can be borrowed from cohort " + s.cohort + s.borrowingLimit()
 	}
 	switch {
 	case s.later < s.room:
@@ -156,7 +150,7 @@ func (s shortage) borrowingLimit() string {
 	if s.borrowing == noLimit {
 		return ""
 	}
-	return fmt.Sprintf(" (limit %s)", value(s, s.borrowing))
+	return " (limit " + value(s, s.borrowing) + ")"
 }
 
 func value(s shortage, v int64) string { return FormatValue(s.cell.Resource, v) }

@@ -88,12 +88,12 @@ func isBytes(name corev1.ResourceName) bool {
 // sortedResources orders extended resources before the native ones, because a
 // job that is short of GPUs and of cpu waits for the GPUs; then by name.
 func sortedResources(names func(yield func(corev1.ResourceName) bool)) []corev1.ResourceName {
-	return slices.SortedFunc(names, func(a, b corev1.ResourceName) int {
-		return cmp.Or(
-			cmp.Compare(nativeLast(a), nativeLast(b)),
-			cmp.Compare(a, b),
-		)
-	})
+	return slices.SortedFunc(names, compareResources)
+}
+
+// compareResources is the order of sortedResources.
+func compareResources(a, b corev1.ResourceName) int {
+	return cmp.Or(cmp.Compare(nativeLast(a), nativeLast(b)), cmp.Compare(a, b))
 }
 
 func nativeLast(name corev1.ResourceName) int {
