@@ -25,14 +25,20 @@ const (
 //	lent                = quota - kept
 //	spilled             = use beyond kept; it is the child's use of its parent
 type cell struct {
+	node   *node
 	parent *cell
-	// children is the number of cells whose parent this is.
-	children int
+	// children are the cells whose parent this is, at where it lies among those
+	// of its own.
+	children []*cell
+	at       int
 	// listed says that the node's object names the cell.
 	listed bool
 	limits limits
 	quota  amount
 	used   [views]amount
+	// ordered are, at a ClusterQueue, the jobs that have a charge in the cell in
+	// the order in which they go; nil where inOrder has to sort them.
+	ordered []*taking
 }
 
 // limits are what an object says of a cell.
@@ -140,8 +146,8 @@ func (c *cell) seen() (lent amount, used [views]amount) {
 }
 
 func (c *cell) link(parent *cell) {
-	c.parent = parent
-	parent.children++
+	c.parent, c.at = parent, len(parent.children)
+	parent.children = append(parent.children, c)
 	parent.shift(c.seen())
 }
 
@@ -151,11 +157,15 @@ func (c *cell) unlink() {
 		used[v] = amount{}.minus(used[v])
 	}
 	c.parent.shift(amount{}.minus(lent), used)
-	c.parent.children--
+	others := c.parent.children
+	last := others[len(others)-1]
+	others[c.at], last.at = last, c.at
+	others[len(others)-1] = nil
+	c.parent.children = others[:len(others)-1]
 	c.parent = nil
 }
 
 // idle says that nothing is known of the cell.
 func (c *cell) idle() bool {
-	return c.children == 0 && !c.listed && c.quota.zero() && c.used == [views]amount{}
+	return len(c.children) == 0 && !c.listed && c.quota.zero() && c.used == [views]amount{}
 }

@@ -24,8 +24,6 @@ type clusterQueue struct {
 	spec   queueSpec
 	// jobs have a charge here.
 	jobs map[types.UID]*taking
-	// ordered is nil where inOrder has to sort them.
-	ordered []*taking
 	// takings counts charges, claims and what is withheld.
 	takings int
 }

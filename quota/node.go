@@ -39,7 +39,7 @@ func (n *node) root() *node {
 func (n *node) cell(fr FlavorResource) *cell {
 	c := n.cells[fr]
 	if c == nil {
-		c = &cell{limits: limits{borrowing: noLimit, lending: noLimit}}
+		c = &cell{node: n, limits: limits{borrowing: noLimit, lending: noLimit}}
 		n.cells[fr] = c
 		if n.parent != nil {
 			c.link(n.parent.cell(fr))

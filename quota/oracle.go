@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
-
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // oracle finds out what Preemption.Victims would say of a single cell, without
@@ -32,7 +30,10 @@ type sources []*source
 func (s sources) Len() int      { return len(s) }
 func (s sources) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
 func (s sources) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(s[i].kind, s[j].kind), s[i].jobs[0].compare(s[j].jobs[0])) < 0
+	if s[i].kind != s[j].kind {
+		return s[i].kind < s[j].kind
+	}
+	return s[i].jobs[0].compare(s[j].jobs[0]) < 0
 }
 func (s *sources) Push(x any) { *s = append(*s, x.(*source)) }
 func (s *sources) Pop() any {
@@ -43,24 +44,35 @@ func (s *sources) Pop() any {
 
 // compare is Kueue's order of victims: lower priority, newer charge, UID.
 func (k *taking) compare(o *taking) int {
-	return cmp.Or(
-		cmp.Compare(k.holder.Priority, o.holder.Priority),
-		o.holder.Reserved.Compare(k.holder.Reserved),
-		cmp.Compare(k.id, o.id),
-	)
+	if k.holder.Priority != o.holder.Priority {
+		return cmp.Compare(k.holder.Priority, o.holder.Priority)
+	}
+	if newer := o.holder.Reserved.Compare(k.holder.Reserved); newer != 0 {
+		return newer
+	}
+	return cmp.Compare(k.id, o.id)
 }
 
-// inOrder are the ClusterQueue's jobs in the order in which they go. The slice
-// is kept until a charge comes or goes.
-func (q *clusterQueue) inOrder() []*taking {
-	if q.ordered == nil && len(q.jobs) > 0 {
-		q.ordered = make([]*taking, 0, len(q.jobs))
+// inOrder are the ClusterQueue's jobs that have a charge in a cell, in the order
+// in which they go. The slice is kept until a charge comes or goes.
+func (q *clusterQueue) inOrder(fr FlavorResource) []*taking {
+	c := q.cells[fr]
+	if c.ordered == nil && !c.used[charged].zero() {
 		for _, job := range q.jobs {
-			q.ordered = append(q.ordered, job)
+			if job.usage[fr] > 0 {
+				c.ordered = append(c.ordered, job)
+			}
 		}
-		slices.SortFunc(q.ordered, (*taking).compare)
+		slices.SortFunc(c.ordered, (*taking).compare)
 	}
-	return q.ordered
+	return c.ordered
+}
+
+// disorder says that a charge with this usage has come or gone.
+func (q *clusterQueue) disorder(u Usage) {
+	for fr := range u {
+		q.cells[fr].ordered = nil
+	}
 }
 
 // ask returns the chance of the cell by preemption, and the level from which
@@ -74,8 +86,9 @@ func (o *oracle) ask() (chance, int) {
 		if ownJobs != nil {
 			o.mine = sources{{kind: own, jobs: ownJobs}}
 		}
-		for _, s := range others {
-			o.theirs = append(o.theirs, &source{s.kind, s.ladder, s.jobs})
+		all := slices.Clone(others)
+		for i := range all {
+			o.theirs = append(o.theirs, &all[i])
 		}
 		heap.Init(&o.theirs)
 		if borrowing {
@@ -141,40 +154,50 @@ func (o *oracle) toStay() chance {
 }
 
 // sources are the own jobs, those of others, and the attempts as in attemptsOf.
-func (o *oracle) sources() (mine []*taking, theirs []*source, attempts []bool) {
+func (o *oracle) sources() (mine []*taking, theirs []source, attempts []bool) {
 	q := o.finder.queue
 	p := q.spec.preemption
 	if !off(p.within) {
-		mine = q.inOrder()
+		mine = q.inOrder(o.fr)
 	}
 	entitles := false
 	if !off(p.reclaim) {
 		from := o.entitledFrom()
-		below := q.node
-		for n := q.parent; n != nil; below, n = n, n.parent {
+		below := q.cells[o.fr]
+		for c := below.parent; c != nil; below, c = c, c.parent {
 			k := reclaimed
-			if from != nil && n.height >= from.height {
+			if from != nil && c.node.height >= from.height {
 				k = entitled
 			}
 			if k == reclaimed && !p.borrowing && !o.belowNominal() {
 				continue
 			}
-			o.others(n, below, func(q *clusterQueue) {
-				jobs := q.inOrder()
-				first := slices.IndexFunc(jobs, func(job *taking) bool { return o.mayGo(p.reclaim, job) })
+			c.above(below, func(from *cell) {
+				jobs := from.node.queue.inOrder(o.fr)
+				first := slices.IndexFunc(jobs, func(job *taking) bool { return o.mayAsk(p.reclaim, job) })
 				if first < 0 {
 					return
 				}
 				entitles = entitles || k == entitled
-				theirs = append(theirs, &source{k, ladder{q.cells[o.fr], n.cells[o.fr]}, jobs[first:]})
+				theirs = append(theirs, source{k, ladder{from, c}, jobs[first:]})
 			})
 		}
 	}
 	return mine, theirs, attemptsOf(p.borrowing, len(theirs) > 0, entitles, o.belowNominal())
 }
 
-func (o *oracle) mayGo(p kueue.PreemptionPolicy, job *taking) bool {
-	return job.usage[o.fr] > 0 && o.mayAsk(p, job)
+// above calls do for the cells of ClusterQueues below c, but not below skip,
+// that are above their quota with all Cohorts between.
+func (c *cell) above(skip *cell, do func(*cell)) {
+	for _, child := range c.children {
+		switch {
+		case child == skip || !child.exceeds(afterwards, amount{}):
+		case child.node.queue != nil:
+			do(child)
+		default:
+			child.above(nil, do)
+		}
+	}
 }
 
 // take takes jobs away until it is enough, or there are none left.
@@ -196,7 +219,7 @@ func (o *oracle) take(from *sources, borrowing bool, enough func() bool) (victim
 			heap.Fix(from, 0)
 		}
 		homebound := s.kind == reclaimed && !o.mayReclaimToBorrow(job.holder.Priority)
-		if gone || !o.mayGo(policy, job) || (homebound && borrowing) {
+		if gone || !o.mayAsk(policy, job) || (homebound && borrowing) {
 			continue
 		}
 		o.use(job, amount.minus)

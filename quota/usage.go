@@ -88,7 +88,8 @@ func (t *Tree) Charge(id types.UID, cq string, u Usage, h Holder) {
 		t.uncharge(old)
 		t.charges[id] = k
 	}
-	k.queue.jobs[id], k.queue.ordered = k, nil
+	k.queue.jobs[id] = k
+	k.queue.disorder(k.usage)
 	t.Unclaim(id)
 	t.Unwithhold(id)
 }
@@ -102,7 +103,7 @@ func (t *Tree) Release(id types.UID) {
 
 func (t *Tree) uncharge(k *taking) {
 	delete(k.queue.jobs, k.id)
-	k.queue.ordered = nil
+	k.queue.disorder(k.usage)
 	if k.leaving {
 		t.giveBack(t.charges, k, charged, now)
 	} else {
