@@ -82,7 +82,7 @@ func newManyQueues(b *testing.B, cohorts int, strict bool) *stage {
 
 // pendingJob is the i-th job of those that wait: of 36 shapes, or of its own.
 func pendingJob(i int, distinct bool) *workload.Job {
-	j := job(fmt.Sprintf("job-%d", i), set("node", 0, int32(1+i/manyQueues%18), 8-4*int64(i/manyQueues%2)))
+	j := job(fmt.Sprintf("job-%d", i), set("node", 0, int32(1+i/manyQueues%18), 8-4*int64(i/manyQueues/18%2)))
 	if distinct {
 		j.MaxExecTime = new(fmt.Sprint(i + 1))
 	}

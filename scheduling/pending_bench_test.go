@@ -65,7 +65,7 @@ func BenchmarkPodCycle(b *testing.B) {
 				gangs = 10000
 			}
 			for i := range gangs {
-				j := job(fmt.Sprintf("gang-%d", i), set("node", 0, int32(1+i%18), bench.gpus-bench.gpus/2*int64(i%2)))
+				j := job(fmt.Sprintf("gang-%d", i), set("node", 0, int32(1+i%18), bench.gpus-bench.gpus/2*int64(i/18%2)))
 				milli := bench.cpu * 1000
 				if bench.distinct {
 					milli += int64(i)
