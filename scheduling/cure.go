@@ -12,7 +12,7 @@ import (
 )
 
 // waiting is what a bucket waits for.
-type waiting int
+type waiting uint8
 
 const (
 	// nothing: the bucket is due.
@@ -38,14 +38,14 @@ const (
 // a bucket that is due; one that is due with a lack is so because of room.
 type cure struct {
 	wait waiting
+	// blind: it is due because room has come somewhere, and nothing says that
+	// it is the room which was too little.
+	blind bool
 	// queue is the ClusterQueue whose quota was asked, "" where there is none,
 	// and root that of the tree it is in.
 	queue, root string
 	// lack is what is too little, for forGPUs and some of forRoom.
 	lack *placement.Lack
-	// blind: it is due because room has come somewhere, and nothing says that
-	// it is the room which was too little.
-	blind bool
 }
 
 // moves counts what has happened that can cure something.

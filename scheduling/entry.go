@@ -21,13 +21,19 @@ type entry struct {
 	job      *workload.Job
 	workload *kueue.Workload
 	priority int32
-	state    State
-	// blocked is a reason that the job itself gives (it cannot be read, it is
-	// deactivated); quota and nodes are not asked while it is set.
-	blocked *reason.Reason
 	// stale: the job asks for something else than job says, which is what it
 	// was admitted with; it is read again before it is admitted again.
 	stale bool
+	// resumed: the owner was resumed since the job was admitted.
+	resumed bool
+	// stopSent: the owner was suspended by us since the job began to leave.
+	stopSent bool
+	// ended: the owner has finished or is deleted.
+	ended bool
+	state State
+	// blocked is a reason that the job itself gives (it cannot be read, it is
+	// deactivated); quota and nodes are not asked while it is set.
+	blocked *reason.Reason
 	// requeueAt is when a job that failed to start may be tried again.
 	requeueAt time.Time
 	// version counts the changes of the job; a plan made for an older version
@@ -55,9 +61,6 @@ type entry struct {
 
 	assignment *quota.Assignment
 	sets       []*setSlots
-	// asked is what request found that quota is asked for by each pod set, kept
-	// of a job that is tried for others like it.
-	asked []quota.PodSet
 	// seats are the slots of the live pods that have one, unplaced the pods
 	// that have none: the job has no slots, or theirs is not free yet.
 	seats    map[types.UID]*slot
@@ -84,13 +87,7 @@ type entry struct {
 	claimsFailed  int
 	noClaimBefore time.Time
 
-	// resumed: the owner was resumed since the job was admitted.
-	resumed  bool
 	eviction *eviction
-	// stopSent: the owner was suspended by us since the job began to leave.
-	stopSent bool
-	// ended: the owner has finished or is deleted.
-	ended bool
 	// live are the pods of each set for which a finished job is still charged;
 	// nil is all of them.
 	live []int32
@@ -290,23 +287,31 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 		Queue:           types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue},
 		NamespaceLabels: namespaceLabels,
 	}
-	if e.asked != nil {
-		r.PodSets = e.asked
-		return r
-	}
-	for i := range e.job.PodSets {
+	r.PodSets = make([]quota.PodSet, len(e.job.PodSets))
+	for i, perPod := range e.perPod() {
 		ps := &e.job.PodSets[i]
-		r.PodSets = append(r.PodSets, quota.PodSet{
-			Name:     ps.Name,
-			Count:    ps.Count,
-			PerPod:   quota.RequestsOf(ps.PerPod()),
-			Template: ps.ChargedSpec(),
-		})
-	}
-	if b := e.spot.bucket; b != nil && len(b.jobs.items) > 1 {
-		e.asked = r.PodSets
+		r.PodSets[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: perPod, Template: ps.ChargedSpec()}
 	}
 	return r
+}
+
+// perPod is what a pod of each pod set requests. It is kept where others of the
+// shape wait too.
+func (e *entry) perPod() []quota.Requests {
+	var shared *demand
+	if b := e.spot.bucket; b != nil && b.key.shape == e.shape {
+		if shared = b.demand; shared.perPod != nil {
+			return shared.perPod
+		}
+	}
+	out := make([]quota.Requests, len(e.job.PodSets))
+	for i := range e.job.PodSets {
+		out[i] = quota.RequestsOf(e.job.PodSets[i].PerPod())
+	}
+	if shared != nil && (shared.buckets > 1 || len(e.spot.bucket.jobs.items) > 1) {
+		shared.perPod = out
+	}
+	return out
 }
 
 // holder is the job as the holder of a charge since reserved.

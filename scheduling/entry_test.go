@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -90,5 +91,29 @@ func TestJobThatDoesNotStartInTimeIsEvictedWithBackOffAndOneThatStartsIsNot(t *t
 	}
 	if got := s.state(quick); got != Admitted {
 		t.Errorf("quick is %s", got)
+	}
+}
+
+func TestJobsOfOneShapeShareWhatTheyRequestUntilOneChanges(t *testing.T) {
+	s := testScene(t, 0)
+	for i := range 3 {
+		s.submitUrgent(job(fmt.Sprint("job-", i), set("node", 0, 2, 4)))
+	}
+	gpus := func(e *entry) int64 { return e.request(nil).PodSets[0].PerPod[gpuResource] }
+	first := s.entry(job("job-0"))
+	for i := range 3 {
+		if got := gpus(s.entry(job(fmt.Sprint("job-", i)))); got != 4 {
+			t.Errorf("job-%d requests %d GPUs per pod, want 4", i, got)
+		}
+	}
+	if first.spot.bucket.demand.perPod == nil {
+		t.Error("nothing is shared")
+	}
+	first.setJob(job("job-0", set("node", 0, 2, 8)))
+	if got := gpus(first); got != 8 {
+		t.Errorf("the job that has changed requests %d GPUs per pod, want 8", got)
+	}
+	if got := gpus(s.entry(job("job-1"))); got != 4 {
+		t.Errorf("another job requests %d GPUs per pod now, want 4", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -26,6 +27,7 @@ type waitlist struct {
 	lines   map[types.NamespacedName]*ordered[*entry]
 	parked  map[types.NamespacedName]int32
 	buckets map[bucketKey]*bucket
+	demands map[shape]*demand
 	// born numbers the buckets.
 	born int64
 
@@ -72,6 +74,7 @@ func newWaitlist() waitlist {
 		lines:    map[types.NamespacedName]*ordered[*entry]{},
 		parked:   map[types.NamespacedName]int32{},
 		buckets:  map[bucketKey]*bucket{},
+		demands:  map[shape]*demand{},
 		heads:    map[string]*head{},
 		where:    map[types.NamespacedName]*head{},
 		turn:     &pile[*head]{compare: byTurn, at: func(h *head) *int { return &h.at }},
@@ -97,7 +100,14 @@ type rank struct {
 
 // compare is the queue order: priority, then creation, then UID.
 func (r rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(o.priority, r.priority), cmp.Compare(r.created, o.created), cmp.Compare(r.uid, o.uid))
+	// The UIDs are compared only where it takes them.
+	switch {
+	case r.priority != o.priority:
+		return cmp.Compare(o.priority, r.priority)
+	case r.created != o.created:
+		return cmp.Compare(r.created, o.created)
+	}
+	return cmp.Compare(r.uid, o.uid)
 }
 
 type bucketKey struct {
@@ -108,13 +118,12 @@ type bucketKey struct {
 // bucket is the jobs of one LocalQueue and one shape that nothing but quota
 // and nodes keeps waiting.
 type bucket struct {
-	key  bucketKey
-	born int64
-	jobs ordered[*entry]
-	// head is where it waits for its turn; stands says that it stands in line
-	// there.
-	head   *head
-	stands bool
+	key    bucketKey
+	born   int64
+	jobs   ordered[*entry]
+	demand *demand
+	// head is where it waits for its turn.
+	head *head
 	// at is where it lies among those that are due.
 	at int
 	// rank is that of the first job.
@@ -125,19 +134,31 @@ type bucket struct {
 	// whyUsed is the count of moves of quota that why is true for.
 	whyUsed int64
 	cure    cure
+	// stands says that it stands in line at its head.
+	stands bool
 	// needsOthers, needsClaims: see there.
 	needsOthers, needsClaims bool
 	// renewed: it is among the renewals.
 	renewed bool
+	// missed says that room has come while it rested.
+	missed bool
+	// untold says that it is among those of whose jobs some have not been told
+	// their reason's class; told is up to where they have.
+	untold bool
+	told   *rank
 	// restUntil is set when a plan took so long that pods must come first for a
-	// while; missed says that room has come meanwhile.
+	// while.
 	restUntil time.Time
-	missed    bool
 	// search is the last one for victims; also is what it adds to why.
 	search lastSearch
 	also   string
-	// told is up to where its jobs have been told their reason's class.
-	told *rank
+}
+
+// demand is what the jobs of one shape request per pod, by pod set; nil until that
+// is asked for by more than one of them. buckets is how many buckets share it.
+type demand struct {
+	perPod  []quota.Requests
+	buckets int
 }
 
 // spot is where the waitlist has a job. The zero spot is nowhere.
@@ -260,6 +281,11 @@ func (w *waitlist) join(key bucketKey, e *entry, h *head, now time.Time) bool {
 		w.born++
 		b = &bucket{key: key, born: w.born, jobs: ordered[*entry]{compare: byRank}, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
 		b.rank, b.head, b.cure = e.spot.rank, h, cure{wait: aside}
+		if b.demand = w.demands[key.shape]; b.demand == nil {
+			b.demand = &demand{}
+			w.demands[key.shape] = b.demand
+		}
+		b.demand.buckets++
 		h.buckets++
 		w.buckets[key] = b
 		w.put(b, cure{}, now)
@@ -279,6 +305,9 @@ func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 		b.cure.wait = aside
 		w.stepOut(b, now)
 		delete(w.buckets, b.key)
+		if b.demand.buckets--; b.demand.buckets == 0 {
+			delete(w.demands, b.key.shape)
+		}
 		w.quit(b.head)
 		delete(w.searches, b)
 	case b.jobs.items[0].spot.rank != b.rank:
@@ -333,7 +362,7 @@ func (e *entry) setJob(job *workload.Job) {
 	if e.job == nil || !sameRequest(e.job, job) {
 		e.shape = shape{}
 	}
-	e.job, e.asked = job, nil
+	e.job = job
 }
 
 // lost says that a slot of the job has no node.
