@@ -60,7 +60,13 @@ func byBucketRank(a, b *bucket) int { return a.rank.compare(b.rank) }
 
 // byTurn is the order in which heads are tried.
 func byTurn(a, b *head) int {
-	return cmp.Or(cmp.Compare(a.levels, b.levels), a.first.compare(b.first), cmp.Compare(a.queue, b.queue))
+	if a.levels != b.levels {
+		return cmp.Compare(a.levels, b.levels)
+	}
+	if first := a.first.compare(b.first); first != 0 {
+		return first
+	}
+	return cmp.Compare(a.queue, b.queue)
 }
 
 // headOf is the head of the ClusterQueue behind a LocalQueue.

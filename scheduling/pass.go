@@ -261,7 +261,9 @@ func (p *pass) try(b *bucket) error {
 	version, job := e.version, e.job
 	queue := b.head.queue
 	no := func(c cure, seen moves, why *reason.Reason) {
-		logger.V(4).Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", why.Class, "reason", why.Message)
+		if verbose := logger.V(4); verbose.Enabled() {
+			verbose.Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", why.Class, "reason", why.Message)
+		}
 		if !l.refuse(e, version, seen, c, why) {
 			p.setAside(b)
 		}
@@ -284,10 +286,12 @@ func (p *pass) try(b *bucket) error {
 	if why != nil {
 		if assignment == nil {
 			b.also = ""
+		} else if s := p.search(t); s == nil {
+			t.why = t.why.And(b.also)
 		} else {
 			t.classes = prototypes(e, assignment, l.quota)
 			l.mu.Unlock()
-			if p.makeRoom(t) {
+			if p.stopFor(s) {
 				return nil
 			}
 			l.mu.Lock()

@@ -38,6 +38,13 @@ func (p *pass) makeRoom(t *attempt) (done bool) {
 		t.why = t.why.And(t.b.also)
 		return false
 	}
+	return p.stopFor(s)
+}
+
+// stopFor looks for the jobs to stop, and has them stopped. The results are
+// makeRoom's.
+func (p *pass) stopFor(s *search) (done bool) {
+	l, t := p.ledger, s.attempt
 	started := l.clock.Now()
 	s.ends = started.Add(searchFor)
 	found, err := s.run()

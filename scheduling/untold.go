@@ -35,7 +35,8 @@ func (u *untold) remove(e *entry) { delete(u.jobs, e) }
 // addBucket has all jobs of a bucket told.
 func (u *untold) addBucket(b *bucket) {
 	b.told = nil
-	if !slices.Contains(u.buckets, b) {
+	if !b.untold {
+		b.untold = true
 		u.buckets = append(u.buckets, b)
 	}
 }
@@ -87,8 +88,9 @@ func (u *untold) next(n int, now time.Time, skip map[*entry]struct{}) []*entry {
 				out = append(out, e)
 			}
 		}
-		b.told = nil
-		u.buckets = slices.Delete(u.buckets, 0, 1)
+		b.told, b.untold = nil, false
+		u.buckets[0] = nil
+		u.buckets = u.buckets[1:]
 	}
 	return out
 }
