@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -87,6 +88,9 @@ func (c contestant) up(t testing.TB) *cluster {
 	if err := s.Kill(ctx, "kube-controller-manager"); err != nil {
 		t.Fatal(err)
 	}
+	if err := c.leadAlone(ctx, s); err != nil {
+		t.Fatal(err)
+	}
 	config, err := s.RESTConfig()
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +104,48 @@ func (c contestant) up(t testing.TB) *cluster {
 		t.Fatal(err)
 	}
 	return &cluster{Sandbox: s, WithWatch: w, rest: config}
+}
+
+// leadAlone has Kueue lead without a Lease, as Muster does in a sandbox: where the
+// API server is slow, its manager would lose the Lease, and end.
+func (c contestant) leadAlone(ctx context.Context, s *sandbox.Sandbox) error {
+	if c.component != kueueItself.component {
+		return nil
+	}
+	path := filepath.Join(s.Dir(), "config", "kueue.yaml")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading Kueue's configuration: %w", err)
+	}
+	with, without := []byte("leaderElect: true"), []byte("leaderElect: false")
+	if !bytes.Contains(content, with) {
+		return fmt.Errorf("%s does not say %q", path, with)
+	}
+	if err := os.WriteFile(path, bytes.Replace(content, with, without, 1), 0o600); err != nil {
+		return fmt.Errorf("writing Kueue's configuration: %w", err)
+	}
+	return s.Restart(ctx, c.component)
+}
+
+// watchOver ends ctx when a component has ended.
+func (c *cluster) watchOver(ctx context.Context, end context.CancelCauseFunc, component string) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+		state, err := c.State()
+		if err != nil {
+			// It is written anew just now.
+			continue
+		}
+		for _, p := range state.Components {
+			if p.Name == component && p.Exit != "" {
+				end(fmt.Errorf("%s has ended (%s); its log is %s", component, p.Exit, p.Log))
+			}
+		}
+	}
 }
 
 // processor is the processor time that a component has used so far.

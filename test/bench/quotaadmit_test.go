@@ -46,6 +46,9 @@ func (c contestant) run(t testing.TB, s shape) *figures {
 	cluster := c.up(t)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*s.bound()+10*time.Minute, fmt.Errorf("%s takes too long", c.name))
 	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go cluster.watchOver(ctx, end, c.component)
 	if err := s.setUp(ctx, cluster); err != nil {
 		t.Fatal(err)
 	}
