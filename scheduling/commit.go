@@ -155,7 +155,7 @@ func (j *Jobs) deactivate(ctx context.Context, uid types.UID) error {
 
 func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) error {
 	wl := j.ledger.workloadOf(uid)
-	if wl == nil || saysEvicted(wl) != nil {
+	if wl == nil || why.isSaid(wl) {
 		return nil
 	}
 	if why.backOff && j.tooManyStarts(wl) {
@@ -167,7 +167,7 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 		why.backOff = false
 	}
 	err := j.change(ctx, uid, func(wl *kueue.Workload) {
-		if saysEvicted(wl) != nil {
+		if why.isSaid(wl) {
 			// An earlier try has come through, and its start is counted.
 			return
 		}
@@ -182,6 +182,13 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 	}
 	metrics.Evictions.WithLabelValues(why.reason).Inc()
 	return nil
+}
+
+// isSaid says that a Workload tells of this eviction. Where its admission is
+// still to be written, it may tell of the one before.
+func (why eviction) isSaid(wl *kueue.Workload) bool {
+	c := saysEvicted(wl)
+	return c != nil && (wl.Status.Admission != nil || c.Message == clip(why.message))
 }
 
 // saysEvicted is the condition of a Workload that is evicted, nil of another.
