@@ -1,0 +1,264 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// growthDue says that an admitted job asks for more pods, and that something
+// has happened since it was refused them.
+func (l *Ledger) growthDue() bool {
+	for _, e := range l.growing {
+		if e.grewAt != l.waits.seen {
+			return l.restored && !l.kueueDecides()
+		}
+	}
+	return false
+}
+
+// grow tries the admitted jobs that ask for more pods.
+func (p *pass) grow() error {
+	l := p.ledger
+	l.mu.Lock()
+	var jobs []*entry
+	if l.growthDue() {
+		for uid, e := range l.growing {
+			switch {
+			case e.state != Admitted || l.jobs[uid] != e || !e.missesPods():
+				delete(l.growing, uid)
+			case e.grewAt != l.waits.seen:
+				jobs = append(jobs, e)
+			}
+		}
+		slices.SortFunc(jobs, (*entry).before)
+	}
+	l.mu.Unlock()
+	for _, e := range jobs {
+		if p.spent(true) {
+			return nil
+		}
+		if err := p.refresh(); err != nil {
+			return err
+		}
+		p.tries++
+		p.growOne(e)
+	}
+	return nil
+}
+
+// growsBehind is why a job of a StrictFIFO queue in which others wait gets no more
+// pods, nil if it may.
+func (l *Ledger) growsBehind(e *entry) *reason.Reason {
+	queue := e.assignment.ClusterQueue
+	if !l.quota.Strict(queue) {
+		return nil
+	}
+	if first := l.claimOf(queue); first != nil {
+		return behindJob(first, queue)
+	}
+	if h := l.waits.heads[queue]; h != nil && h.front != nil {
+		return h.front.behindWhom()
+	}
+	return nil
+}
+
+// growAgain has those tried again that asked for more pods behind others, where
+// these wait no more.
+func (l *Ledger) growAgain() {
+	for _, e := range l.growing {
+		behind := e.cannotGrow != nil && e.cannotGrow.Class == reason.PendingEvaluation && e.grewAt != moves{}
+		if behind && e.state == Admitted && l.growsBehind(e) == nil {
+			e.grewAt = moves{}
+			l.effects.Admit()
+		}
+	}
+}
+
+// growOne charges and holds what an admitted job asks for more, all of it, or
+// records why not.
+func (p *pass) growOne(e *entry) {
+	c, l := p.Cycle, p.ledger
+	l.mu.Lock()
+	version, seen := e.version, l.waits.seen
+	if e.state != Admitted || e.wants == nil || !e.missesPods() {
+		l.mu.Unlock()
+		return
+	}
+	e.grewAt = seen
+	want, more := e.grown()
+	no := l.growsBehind(e)
+	var a *quota.Assignment
+	if no == nil {
+		a, no = l.assignAgain(e, want)
+	}
+	if no != nil {
+		l.growthRefused(e, more, no)
+		l.mu.Unlock()
+		return
+	}
+	classes := l.classesAs(e, want)
+	kept := make([][]string, len(classes))
+	shunned := make([][]string, len(classes))
+	missing := make([]int, len(classes))
+	reserved := l.reservedFrom(e)
+	for i, class := range classes {
+		set := e.sets[class.set]
+		shunned[i] = slices.Concat(l.shun(e, set), reserved)
+		for _, s := range set.slots {
+			if !s.done && s.node != "" && !slices.Contains(kept[i], s.node) {
+				kept[i] = append(kept[i], s.node)
+			}
+		}
+		if class.to > len(set.slots) {
+			missing[i] = class.to - max(class.from, len(set.slots))
+		}
+	}
+	l.mu.Unlock()
+
+	fw, snap, no, err := c.framework(classes)
+	var plan placement.Assignment
+	if err == nil && no == nil {
+		gang := gangOf(want.Owner.Name, want.Owner.UID, classes, missing)
+		for i := range gang.Classes {
+			gang.Classes[i].Fixed, gang.Classes[i].Avoid = kept[i], shunned[i]
+		}
+		plan, no, err = c.planner.Plan(p.ctx, fw, snap, gang)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.version != version || e.state != Admitted {
+		e.grewAt = moves{}
+		l.effects.Admit()
+		return
+	}
+	if err != nil {
+		no = reason.New(reason.NoPlacement, "planning failed: %v", err)
+	}
+	if no != nil {
+		l.growthRefused(e, more, no)
+		return
+	}
+	if err := l.extend(e, want, a, classes, plan); err != nil {
+		klog.FromContext(p.ctx).V(2).Info("Growth not committed, it will be planned again", "job", klog.KRef(want.Owner.Namespace, want.Owner.Name), "why", err.Error())
+		e.grewAt = moves{}
+		return
+	}
+	p.fresh = false
+	klog.FromContext(p.ctx).V(2).Info("Job has grown", "job", klog.KRef(want.Owner.Namespace, want.Owner.Name), "nodes", e.nodes())
+}
+
+// grown is the job with all the pods that it asks for where it has fewer, and
+// how many those are by pod set.
+func (e *entry) grown() (*workload.Job, []int32) {
+	counts, more := countsOf(e.job), make([]int32, len(e.sets))
+	for i, set := range e.sets {
+		if more[i] = e.wants[i] - set.kept(); more[i] > 0 {
+			counts[i] += more[i]
+		} else {
+			more[i] = 0
+		}
+	}
+	return withCounts(e.job, counts), more
+}
+
+// assignAgain asks for the quota of a job that is charged, and would have other
+// numbers of pods. It must get it in the flavors that its pods are made for.
+func (l *Ledger) assignAgain(e *entry, want *workload.Job) (*quota.Assignment, *reason.Reason) {
+	uid, had := e.job.Owner.UID, e.job
+	// Nothing, rather than no charge: a ClusterQueue that is deleted is forgotten
+	// with its last one.
+	l.quota.Charge(uid, e.assignment.ClusterQueue, nil, e.holder(reservedAt(e.workload, l.clock.Now())))
+	e.job = want
+	a, no := l.quota.Assign(e.request(l.namespaces[want.Owner.Namespace]))
+	e.job = had
+	l.quota.Charge(uid, e.assignment.ClusterQueue, e.assignment.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
+	if no == nil && !sameFlavors(a, e.assignment) {
+		no = reason.New(reason.WaitingForQuota, "its queue has quota for more pods only in other flavors than those that it runs in")
+	}
+	return a, no
+}
+
+// classesAs are the classes of a job as it would be with other numbers of pods.
+func (l *Ledger) classesAs(e *entry, want *workload.Job) []class {
+	had := e.job
+	e.job = want
+	defer func() { e.job = had }()
+	return prototypes(e, e.assignment, l.quota)
+}
+
+// extend commits a growth: quota, slots and holds, in one step. The new slots
+// let pods in when the Workload has them.
+func (l *Ledger) extend(e *entry, want *workload.Job, planned *quota.Assignment, classes []class, plan placement.Assignment) error {
+	a, no := l.assignAgain(e, want)
+	if no != nil || !sameFlavors(a, planned) {
+		return fmt.Errorf("quota changed while the growth of %s was planned", e)
+	}
+	had, nodes := e.job, bySets(len(want.PodSets), classes, plan)
+	lengths, resized := make([]int, len(e.sets)), make([]bool, len(e.sets))
+	for i, set := range e.sets {
+		lengths[i], resized[i] = len(set.slots), set.resized
+		if len(nodes[i]) == 0 {
+			continue
+		}
+		set.set, set.resized = want.PodSets[i], true
+		for _, node := range nodes[i] {
+			set.slots = append(set.slots, &slot{set: set, index: len(set.slots), node: node, unwritten: true})
+		}
+	}
+	e.setJob(want)
+	err := l.holdAll(e, classes)
+	if err == nil && !l.stillFits(slices.Concat(nodes...)) {
+		err = fmt.Errorf("the nodes that were planned for the growth of %s have other pods now", e)
+	}
+	if err != nil {
+		for i, set := range e.sets {
+			for _, s := range set.slots[lengths[i]:] {
+				l.dropHold(s)
+			}
+			set.slots, set.set, set.resized = set.slots[:lengths[i]], had.PodSets[i], resized[i]
+		}
+		e.setJob(had)
+		return err
+	}
+	e.assignment, e.cannotGrow = a, nil
+	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
+	e.version++
+	e.replanned++
+	delete(l.growing, e.job.Owner.UID)
+	l.place(e)
+	l.enqueue(e)
+	l.waits.seen.quota++
+	l.podsCame(e.gpus() > 0)
+	l.effects.Report()
+	l.effects.Write(e.job.Owner.UID)
+	return nil
+}
+
+// growthRefused tells why an admitted job does not get the pods that it asks
+// for, once for each class of reasons.
+func (l *Ledger) growthRefused(e *entry, more []int32, why *reason.Reason) {
+	if e.cannotGrow != nil && e.cannotGrow.Class == why.Class {
+		return
+	}
+	e.cannotGrow = why
+	var parts []string
+	for i, n := range more {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d of %s", n, e.job.PodSets[i].Name))
+		}
+	}
+	l.effects.Note(e.job, noteGrowthWaits, fmt.Sprintf("it asks for more pods, and they wait (%s): %s; those that it has run on", strings.Join(parts, ", "), why.Message))
+}
+
+// noteGrowthWaits is the reason of the event about an elastic job that gets no
+// more pods for now.
+const noteGrowthWaits = "GrowthWaits"

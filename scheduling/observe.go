@@ -1,0 +1,116 @@
+package scheduling
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// knows says that the job is in the Ledger.
+func (l *Ledger) knows(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.jobs[uid] != nil
+}
+
+// workloadOf is the newest Workload known of a job.
+func (l *Ledger) workloadOf(uid types.UID) *kueue.Workload {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.jobs[uid]; e != nil {
+		return e.workload
+	}
+	return nil
+}
+
+// observe takes in a Workload that was written or changed by someone.
+func (l *Ledger) observe(uid types.UID, wl *kueue.Workload) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil || !e.newer(wl) {
+		return
+	}
+	if e.workload == nil {
+		// A Workload made anew is a new chance.
+		e.version++
+		l.effects.Admit()
+	}
+	if e.spot.waits && saysPending(e.workload) != saysPending(wl) {
+		l.waits.untold.add(e)
+		l.effects.Report()
+	}
+	e.workload = wl
+	if p := wl.Spec.Priority; p != nil && *p != e.priority {
+		l.setPriority(e, *p)
+		l.effects.Admit()
+		l.effects.Report()
+	}
+	l.enqueue(e)
+}
+
+// setPriority takes in the priority of a job, which also says who may stop it.
+func (l *Ledger) setPriority(e *entry, priority int32) {
+	if e.priority == priority {
+		return
+	}
+	e.priority = priority
+	if e.state == Admitting || e.state == Admitted {
+		l.quota.Charge(e.job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
+		l.waits.seen.quota++
+	}
+}
+
+// workloadDeleted forgets a Workload that someone deleted. A job that was
+// admitted by it stops, since nothing durable says that it may run.
+func (l *Ledger) workloadDeleted(uid, workloadUID types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	if e == nil || e.workload == nil || e.workload.UID != workloadUID {
+		return
+	}
+	e.workload = nil
+	e.version++
+	defer l.enqueue(e)
+	l.evict(e, eviction{reason: kueue.WorkloadDeactivated, message: "its Workload was deleted"})
+}
+
+// isCharged says that a job holds quota and room.
+func (l *Ledger) isCharged(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.jobs[uid]
+	return e != nil && e.holdsCapacity()
+}
+
+// syncWaiting has the jobs that wait in a namespace, or in all with an empty
+// name, looked at again: their pods will be others now.
+func (l *Ledger) syncWaiting(namespace string) {
+	l.syncAll(func(e *entry) bool {
+		return e.spot.waits && (namespace == "" || namespace == e.job.Owner.Namespace)
+	})
+}
+
+// syncBlocked has every job that cannot be read looked at again.
+func (l *Ledger) syncBlocked() { l.syncAll(func(e *entry) bool { return e.blocked != nil }) }
+
+func (l *Ledger) syncAll(are func(*entry) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.jobs {
+		if are(e) {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
+	}
+}
+
+// syncFirst has the first waiting jobs of each queue looked at again.
+func (l *Ledger) syncFirst() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, queues := range l.queuesBy() {
+		for _, e := range l.waits.first(queues) {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
+	}
+}
