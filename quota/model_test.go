@@ -18,6 +18,8 @@ type model struct {
 type modelNode struct {
 	parent string
 	cells  map[FlavorResource]limits
+	// prefers is of ClusterQueues.
+	prefers fungibility
 }
 
 type modelTaking struct {
@@ -177,6 +179,14 @@ func (m *model) free(id types.UID, cq string, fr FlavorResource) int64 {
 	return max(0, min(without.available(p, fr, now), without.available(p, fr, afterwards)))
 }
 
+// borrows says whether job id would have to borrow so much of a cell.
+func (m *model) borrows(id types.UID, cq string, fr FlavorResource, v int64) bool {
+	without := *m
+	without.claims, without.held = others(m.claims, id), others(m.held, id)
+	p := place{false, cq}
+	return v+max(without.used(p, fr, now), without.used(p, fr, afterwards)) > m.quota(p, fr)
+}
+
 func others(all map[types.UID]modelTaking, id types.UID) map[types.UID]modelTaking {
 	out := map[types.UID]modelTaking{}
 	for k, v := range all {
@@ -256,11 +266,11 @@ func drawRequest(t *rapid.T) Request {
 }
 
 func (m *model) setQueue(cq *kueue.ClusterQueue) {
-	m.queues[cq.Name] = modelNode{string(cq.Spec.CohortName), limitsOf(cq.Spec.ResourceGroups)}
+	m.queues[cq.Name] = modelNode{string(cq.Spec.CohortName), limitsOf(cq.Spec.ResourceGroups), fungibilityOf(cq.Spec.FlavorFungibility)}
 }
 
 func (m *model) setCohort(c *kueue.Cohort) {
-	m.cohorts[c.Name] = modelNode{string(c.Spec.ParentName), limitsOf(c.Spec.ResourceGroups)}
+	m.cohorts[c.Name] = modelNode{parent: string(c.Spec.ParentName), cells: limitsOf(c.Spec.ResourceGroups)}
 }
 
 func newModelTree() *Tree {

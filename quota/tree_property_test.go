@@ -161,16 +161,28 @@ func (m *model) check(t *rapid.T, r Request, a *Assignment, fit bool) {
 		for res, v := range r.PodSets[0].PerPod {
 			room = room && v <= m.free(r.ID, cq, FlavorResource{flavor, res})
 		}
-		if room && !m.stopsBefore(a, flavor) {
+		if room && !m.passesOver(r, a, flavor) {
 			t.Fatalf("%v does not fit, and flavor %s has room", r.PodSets[0].PerPod, flavor)
 		}
 	}
 }
 
-// stopsBefore says that an earlier flavor than this one was taken, to preempt
-// in it.
-func (m *model) stopsBefore(a *Assignment, flavor string) bool {
-	return a != nil && flavor == "a100" && slices.Contains(slices.Collect(maps.Values(a.Flavors[0])), "h100")
+// passesOver says that another flavor than this one was taken, to preempt in it:
+// an earlier one, or a later one that stops the search, if to borrow does not
+// stop it.
+func (m *model) passesOver(r Request, a *Assignment, flavor string) bool {
+	if a == nil {
+		return false
+	}
+	taken := slices.Collect(maps.Values(a.Flavors[0]))
+	if flavor == "a100" {
+		return slices.Contains(taken, "h100")
+	}
+	prefers, borrows := m.queues[r.Queue.Name].prefers, false
+	for res, v := range r.PodSets[0].PerPod {
+		borrows = borrows || m.borrows(r.ID, r.Queue.Name, FlavorResource{flavor, res}, v)
+	}
+	return slices.Contains(taken, "a100") && borrows && prefers.nextOverBorrowing && !prefers.nextOverPreemption
 }
 
 // TestNothingIsEverAdmittedTooMuch admits, preempts and releases at random in a
