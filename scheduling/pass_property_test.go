@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -33,6 +34,10 @@ func TestPassAdmitsWhoANaivePassWouldAdmitInTheSameOrder(t *testing.T) {
 			s.queue("main", false, []string{"new"}, 16)
 			s.queue("two", false, []string{"old", "new"}, 8, 8)
 			s.queue("strict", false, []string{"new"}, 8)
+			// The naive one stops nobody for others.
+			for _, queue := range []string{"main", "two", "strict"} {
+				s.setMinRuntime(types.NamespacedName{Name: queue}, new(1000*time.Hour))
+			}
 			s.Restored()
 		})
 		for i, flavor := range []string{"new", "new", "old"} {
