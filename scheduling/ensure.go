@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,27 +27,24 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 		return nil, no, nil
 	}
 	want := workload.NewWorkload(job, priority, ref)
-	have := j.ledger.workloadOf(job.Owner.UID)
+	have, err := j.newestWorkload(ctx, job.Owner.UID, client.ObjectKeyFromObject(want))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
+	}
 	if have == nil {
+		if job.Finish != nil {
+			return nil, nil, nil
+		}
+		err := j.client.Create(ctx, want)
+		switch {
+		case err == nil:
+			return want, nil, nil
+		case !apierrors.IsAlreadyExists(err):
+			return nil, nil, fmt.Errorf("creating Workload %s: %w", klog.KObj(want), err)
+		}
+		// The cache has not seen it yet: read what is there.
 		have = &kueue.Workload{}
-		err := j.reader.Get(ctx, client.ObjectKeyFromObject(want), have)
-		if apierrors.IsNotFound(err) {
-			if job.Finish != nil {
-				return nil, nil, nil
-			}
-			err = j.client.Create(ctx, want)
-			if apierrors.IsAlreadyExists(err) {
-				// The cache has not seen it yet: read what is there.
-				have = &kueue.Workload{}
-				if err := j.client.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
-					return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
-				}
-			} else if err != nil {
-				return nil, nil, fmt.Errorf("creating Workload %s: %w", klog.KObj(want), err)
-			} else {
-				return want, nil, nil
-			}
-		} else if err != nil {
+		if err := j.client.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
 			return nil, nil, fmt.Errorf("reading Workload %s: %w", klog.KObj(want), err)
 		}
 	}
@@ -85,6 +83,33 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 		return nil, nil, fmt.Errorf("updating Workload %s to its job: %w", klog.KObj(want), err)
 	}
 	return changed, nil, nil
+}
+
+// newestWorkload is the newest of what the Ledger and the cache know of a
+// Workload; nil if there is none. Neither is enough: what we wrote is not in the
+// cache at once, and of what happens to the Workload while its job is read for
+// the first time the Ledger is told before it knows the job.
+func (j *Jobs) newestWorkload(ctx context.Context, uid types.UID, key client.ObjectKey) (*kueue.Workload, error) {
+	known, cached := j.ledger.workloadOf(uid), &kueue.Workload{}
+	err := j.reader.Get(ctx, key, cached)
+	switch {
+	case err == nil && (known == nil || !olderVersion(cached.ResourceVersion, known.ResourceVersion)):
+		return cached, nil
+	case err == nil:
+		return known, nil
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	case known == nil:
+		return nil, nil
+	}
+	// It is not in the cache yet, or not any more.
+	if err := j.client.Get(ctx, key, cached); err == nil {
+		return cached, nil
+	} else if !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	j.ledger.workloadDeleted(uid, known.UID)
+	return nil, nil
 }
 
 // sameSets says that two versions of a Workload have the same pod sets, except

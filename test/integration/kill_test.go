@@ -94,6 +94,7 @@ func killAt(t *testing.T, e *env, m moment, carriedOut bool) {
 	e.Queue(t, e.namespace, "team", 8)
 	proxy := e.Proxy(t)
 	first := e.spawn(t, "first", proxy.Kubeconfig)
+	first.leads(t)
 	killed := make(chan struct{})
 	var seen atomic.Int32
 	proxy.Faults(func(r testcluster.Request) testcluster.Fault {
@@ -122,7 +123,7 @@ func killAt(t *testing.T, e *env, m moment, carriedOut bool) {
 		}
 	})
 
-	e.spawn(t, "second", e.Kubeconfig)
+	e.spawn(t, "second", e.Kubeconfig).leads(t)
 	if m.after != nil {
 		m.after(t, e, js)
 	} else {

@@ -1,12 +1,14 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -121,6 +123,29 @@ func (p *process) kill() {
 	<-p.ended
 }
 
+// leads waits until the scheduler has taken over the jobs that are admitted. A
+// process takes its time to start where others want the machine too.
+func (p *process) leads(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; {
+		data, err := os.ReadFile(p.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte("Admitted jobs taken over from the API")) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("scheduler %s does not begin to lead", p.name)
+		}
+		select {
+		case <-p.ended:
+			t.Fatalf("scheduler %s has ended", p.name)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 // gone waits until the process has ended by itself.
 func (p *process) gone(t *testing.T) {
 	t.Helper()
@@ -141,8 +166,12 @@ func (p *process) dump(t *testing.T) {
 		t.Logf("the log of scheduler %s: %v", p.name, err)
 		return
 	}
-	const most = 200_000
-	t.Logf("scheduler %s:\n%s", p.name, data[max(0, len(data)-most):])
+	// Its start, and its end: between them may be all its goroutines.
+	const start, end = 50_000, 200_000
+	if len(data) > start+end {
+		data = slices.Concat(data[:start], []byte("\n...\n"), data[len(data)-end:])
+	}
+	t.Logf("scheduler %s:\n%s", p.name, data)
 }
 
 // stages are environments on one API server, one after the other, each watched
