@@ -29,6 +29,7 @@ import (
 // bound belongs to a Workload that the API knew as admitted. A failed write
 // takes the charge and the holds back.
 func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
+	defer j.writesOf.one(uid)()
 	a, ok := j.ledger.admissionOf(uid)
 	if !ok {
 		return nil
@@ -140,6 +141,7 @@ func (j *Jobs) writeEviction(ctx context.Context, uid types.UID, why eviction) e
 }
 
 func (j *Jobs) deactivate(ctx context.Context, uid types.UID) error {
+	defer j.writesOf.one(uid)()
 	wl := j.ledger.workloadOf(uid)
 	if wl == nil || wl.Spec.Active != nil && !*wl.Spec.Active {
 		return nil
@@ -306,11 +308,15 @@ func (j *Jobs) deleteWorkload(ctx context.Context, job *workload.Job) error {
 
 // change writes a change of a Workload's status, on the newest object.
 func (j *Jobs) change(ctx context.Context, uid types.UID, edit func(*kueue.Workload)) error {
-	return j.changeFrom(ctx, uid, j.ledger.workloadOf(uid), edit)
+	return j.changeFrom(ctx, uid, nil, edit)
 }
 
-// changeFrom does so for a Workload that is known as wl, or not at all.
+// changeFrom does so for a Workload that is known as wl if the Ledger knows none.
 func (j *Jobs) changeFrom(ctx context.Context, uid types.UID, wl *kueue.Workload, edit func(*kueue.Workload)) error {
+	defer j.writesOf.one(uid)()
+	if newest := j.ledger.workloadOf(uid); newest != nil {
+		wl = newest
+	}
 	for range 5 {
 		if wl == nil {
 			return nil

@@ -51,20 +51,24 @@ type asyncEffects struct {
 	tell    func(job *workload.Job, why, message string)
 	admit   func()
 	reports chan struct{}
+	// jobs are to be read; what is to be done for holders comes first.
 	jobs    workqueue.TypedRateLimitingInterface[JobKey]
+	holders holders
 	settles workqueue.TypedRateLimitingInterface[settle]
 }
 
 func newEffects() *asyncEffects {
-	return &asyncEffects{
+	a := &asyncEffects{
 		ready: make(chan struct{}, 1), reports: make(chan struct{}, 1),
 		wake: map[types.UID]*corev1.Pod{}, back: map[types.UID]string{}, gone: map[types.UID]*corev1.Pod{},
 		admit:   func() {},
 		write:   func(types.UID) {},
 		tell:    func(*workload.Job, string, string) {},
-		jobs:    newQueue[JobKey](),
 		settles: newQueue[settle](),
+		holders: holders{jobs: map[types.UID]struct{}{}},
 	}
+	a.jobs = newQueueOver(newByUrgency(a.holders.has))
+	return a
 }
 
 func (a *asyncEffects) Activate(pods []*corev1.Pod) {
@@ -88,6 +92,8 @@ func (a *asyncEffects) Return(pods []types.UID, message string) {
 func (a *asyncEffects) Admit()                { a.admit() }
 func (a *asyncEffects) Report()               { signal(a.reports) }
 func (a *asyncEffects) Write(owner types.UID) { a.write(owner) }
+
+func (a *asyncEffects) Holds(owner types.UID, holds bool) { a.holders.set(owner, holds) }
 
 func (a *asyncEffects) Note(job *workload.Job, why, message string) {
 	a.mu.Lock()

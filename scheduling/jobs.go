@@ -50,6 +50,8 @@ type Jobs struct {
 	unmanaged map[unmanagedIn]int64
 	// claimNews is for how many more ticks jobs with claims are to be tried.
 	claimNews atomic.Int32
+	// writesOf has one write of a Workload at a time.
+	writesOf turns
 	// writes are the owners whose admission must be written.
 	writes workqueue.TypedRateLimitingInterface[types.UID]
 	// deletions are the Workloads that are deleted and kept by a finalizer.
@@ -105,7 +107,18 @@ func (j *Jobs) run(ctx context.Context) {
 // newQueue is a queue of work that is done again, later each time, until it
 // succeeds.
 func newQueue[T comparable]() workqueue.TypedRateLimitingInterface[T] {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[T](20*time.Millisecond, 30*time.Second))
+	return newQueueOver(workqueue.DefaultQueue[T]())
+}
+
+// newQueueOver is one that has its work in the order of q.
+func newQueueOver[T comparable](q workqueue.Queue[T]) workqueue.TypedRateLimitingInterface[T] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[T](20*time.Millisecond, 30*time.Second),
+		workqueue.TypedRateLimitingQueueConfig[T]{
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{
+				Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Queue: q}),
+			}),
+		})
 }
 
 // drain works off a queue; a key whose work fails is tried again, later each

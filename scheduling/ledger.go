@@ -105,6 +105,8 @@ type Effects interface {
 	Admit()
 	// Sync asks for the job to be reconciled with the API.
 	Sync(key JobKey)
+	// Holds says whether a job holds capacity from now on.
+	Holds(owner types.UID, holds bool)
 	// Settle asks how the pod that has gone from its slot ended.
 	Settle(owner types.UID, pod *corev1.Pod)
 	// Report asks for the status of queues and waiting jobs to be written.

@@ -22,6 +22,16 @@ func (l *Ledger) workloadOf(uid types.UID) *kueue.Workload {
 	return nil
 }
 
+// waitingWorkload is the same for a job that waits, nil for another.
+func (l *Ledger) waitingWorkload(uid types.UID) *kueue.Workload {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.jobs[uid]; e != nil && e.spot.waits {
+		return e.workload
+	}
+	return nil
+}
+
 // observe takes in a Workload that was written or changed by someone.
 func (l *Ledger) observe(uid types.UID, wl *kueue.Workload) {
 	l.mu.Lock()

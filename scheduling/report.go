@@ -134,11 +134,17 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	if l.wl == nil {
 		return nil
 	}
-	c := apimeta.FindStatusCondition(l.wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	defer r.writesOf.one(l.job.Owner.UID)()
+	// It may have been admitted since, or written.
+	have := r.ledger.waitingWorkload(l.job.Owner.UID)
+	if have == nil {
+		return nil
+	}
+	c := apimeta.FindStatusCondition(have.Status.Conditions, kueue.WorkloadQuotaReserved)
 	if c != nil && c.Status == metav1.ConditionFalse && c.Reason == string(l.why.Class) && c.Message == clip(l.why.Message) {
 		return nil
 	}
-	wl := l.wl.DeepCopy()
+	wl := have.DeepCopy()
 	r.condition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, string(l.why.Class), l.why.Message)
 	switch err := r.client.Status().Update(ctx, wl); {
 	case err == nil:

@@ -43,6 +43,8 @@ type wishes struct {
 	// the other.
 	writes map[types.UID]int
 	order  []types.UID
+	// holders are the jobs that hold capacity.
+	holders map[types.UID]bool
 }
 
 type settled struct {
@@ -51,7 +53,7 @@ type settled struct {
 }
 
 func newWishes() *wishes {
-	return &wishes{woken: map[types.UID]int{}, returned: map[types.UID]int{}, synced: map[JobKey]int{}, notes: map[string][]string{}, writes: map[types.UID]int{}}
+	return &wishes{woken: map[types.UID]int{}, returned: map[types.UID]int{}, synced: map[JobKey]int{}, notes: map[string][]string{}, writes: map[types.UID]int{}, holders: map[types.UID]bool{}}
 }
 
 func (w *wishes) Activate(pods []*corev1.Pod) {
@@ -69,6 +71,14 @@ func (w *wishes) Return(pods []types.UID, _ string) {
 func (w *wishes) Admit()          { w.admits++ }
 func (w *wishes) Sync(key JobKey) { w.synced[key]++ }
 func (w *wishes) Report()         { w.reports++ }
+
+func (w *wishes) Holds(owner types.UID, holds bool) {
+	if holds {
+		w.holders[owner] = true
+	} else {
+		delete(w.holders, owner)
+	}
+}
 
 func (w *wishes) Write(owner types.UID) {
 	w.writes[owner]++

@@ -193,7 +193,7 @@ func (l *Ledger) enqueue(e *entry) {
 func (l *Ledger) list(e *entry) {
 	w := &l.waits
 	known := l.jobs[e.job.Owner.UID] == e
-	belongs(w.charged, e, known && e.holdsCapacity())
+	l.holds(e, known && e.holdsCapacity())
 	belongs(w.lost, e, known && e.state == Admitted && e.lost())
 	waits := known && e.unadmitted() && !e.ended
 	asleep := waits && l.clock.Now().Before(e.requeueAt)
@@ -230,6 +230,14 @@ func (l *Ledger) list(e *entry) {
 	}
 	if inBucket && w.join(key, e, l.headOf(now.queue), clock) {
 		l.effects.Admit()
+	}
+}
+
+// holds files a job among those that hold capacity, or takes it out.
+func (l *Ledger) holds(e *entry, holds bool) {
+	if _, held := l.waits.charged[e]; held != holds {
+		belongs(l.waits.charged, e, holds)
+		l.effects.Holds(e.job.Owner.UID, holds)
 	}
 }
 

@@ -22,6 +22,16 @@ func (l *Ledger) waitlistErrors() []string {
 			wrong("%s is filed wrongly: %+v, want %+v", e, had, e.spot)
 		}
 	}
+	if told, ok := l.effects.(*wishes); ok {
+		for e := range w.charged {
+			if !told.holders[e.job.Owner.UID] {
+				wrong("%s holds capacity, and is not said to", e)
+			}
+		}
+		if len(told.holders) != len(w.charged) {
+			wrong("%d jobs are said to hold capacity, %d do", len(told.holders), len(w.charged))
+		}
+	}
 	inLines, inBuckets, places := 0, 0, 0
 	for q, line := range w.lines {
 		inLines += len(line.items)
