@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -31,6 +32,7 @@ type Options struct {
 // nothing.
 type Handler struct {
 	reader  metadata.Interface
+	queues  *queues
 	options Options
 	exempt  sets.Set[string]
 }
@@ -38,9 +40,10 @@ type Handler struct {
 var _ admission.Handler = &Handler{}
 
 // NewHandler returns a Handler. The reader may get TrainJobs and LocalQueues;
-// it reads their metadata only, at most one object for a request.
-func NewHandler(reader metadata.Interface, options Options) *Handler {
-	return &Handler{reader: reader, options: options, exempt: sets.New(options.Exempt...)}
+// it reads their metadata only, at most one object for a request. A LocalQueue
+// that it has found it does not look for again for some seconds of the clock.
+func NewHandler(reader metadata.Interface, clock clock.Clock, options Options) *Handler {
+	return &Handler{reader: reader, queues: newQueues(reader, clock), options: options, exempt: sets.New(options.Exempt...)}
 }
 
 // Handle implements admission.Handler.
@@ -81,7 +84,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 
 	if h.options.DefaultQueue && NeedsDefaultQueue(object, h.options.SchedulerName) {
-		if around.DefaultQueue, err = defaultQueueExists(ctx, h.reader, req.Namespace); err != nil {
+		if around.DefaultQueue, err = h.queues.defaultExists(ctx, req.Namespace); err != nil {
 			// Labelled by mistake, the job would wait for a queue that does not
 			// exist. Not labelled by mistake, it runs as jobs without a queue do.
 			log.Error(err, "Could not look for the default queue; the job is left as it is")
@@ -91,7 +94,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	response := admission.Allowed("")
 	response.Patches = Decide(object, around)
 	if queue := object.Queue(); queue != "" && object.kind != Pod && !object.serves() && !object.child() && !object.foreign() {
-		if queueMissing(ctx, h.reader, req.Namespace, queue) {
+		if h.queues.missing(ctx, req.Namespace, queue) {
 			response = response.WithWarnings(fmt.Sprintf(
 				"queue %q does not exist in namespace %q; the job stays suspended until it does", queue, req.Namespace))
 		}

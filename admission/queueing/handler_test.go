@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -181,7 +184,7 @@ func TestHandle(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&tc.request)
 			}
-			got := NewHandler(tc.reader, Options{SchedulerName: scheduler, DefaultQueue: !tc.noDefault, Exempt: []string{"kube-system"}}).Handle(t.Context(), tc.request)
+			got := NewHandler(tc.reader, clock.RealClock{}, Options{SchedulerName: scheduler, DefaultQueue: !tc.noDefault, Exempt: []string{"kube-system"}}).Handle(t.Context(), tc.request)
 			if !got.Allowed {
 				t.Error("refused")
 			}
@@ -195,5 +198,41 @@ func TestHandle(t *testing.T) {
 				t.Errorf("%d reads, want %d", n, tc.reads)
 			}
 		})
+	}
+}
+
+func TestABurstOfJobsCostsOneLookAtTheirQueue(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Now())
+	reader := cluster(nil, localQueue(), defaultQueue())
+	h := NewHandler(reader, clock, Options{SchedulerName: scheduler, DefaultQueue: true})
+	looksAfter := func(what string, want int, objects ...string) {
+		t.Helper()
+		for range 3 {
+			for _, o := range objects {
+				if got := h.Handle(t.Context(), create(TrainJob, o)); len(got.Patches) == 0 {
+					t.Fatalf("%s: a job was left as it is", what)
+				}
+			}
+		}
+		if n := len(reader.Actions()); n != want {
+			t.Errorf("%s: %d looks so far, want %d", what, n, want)
+		}
+	}
+	const queuedJob, freeJob = `{"metadata":{` + queued + `},"spec":{}}`, `{"metadata":{},"spec":{}}`
+	looksAfter("each of two queues is looked for once", 2, queuedJob, freeJob)
+	clock.Step(queueFreshness + time.Second)
+	looksAfter("and again later", 4, queuedJob, freeJob)
+
+	if err := reader.Tracker().Delete(localQueues, "nlp", "team-nlp"); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(queueFreshness + time.Second)
+	for i := range 2 {
+		if got := h.Handle(t.Context(), create(TrainJob, queuedJob)); len(got.Warnings) != 1 {
+			t.Errorf("of a queue that is gone job %d hears %q", i, got.Warnings)
+		}
+		if n := len(reader.Actions()); n != 5+i {
+			t.Errorf("%d looks, want %d: that there is no queue is not believed", n, 5+i)
+		}
 	}
 }

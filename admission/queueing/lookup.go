@@ -8,7 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
 
 	"github.com/muster-gpu/muster/workload"
 )
@@ -40,21 +43,45 @@ func ownerQueued(ctx context.Context, reader metadata.Interface, namespace strin
 	return job.Labels[QueueLabel] != "", nil
 }
 
-// queueMissing says that the LocalQueue certainly does not exist. Any failure
-// to find out counts as "it may exist".
-func queueMissing(ctx context.Context, reader metadata.Interface, namespace, queue string) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	_, err := reader.Resource(localQueues).Namespace(namespace).Get(ctx, queue, metav1.GetOptions{})
-	return isAbsent(err)
+// queueFreshness is for how long a LocalQueue that was found is believed to exist:
+// jobs come in bursts. That one does not exist is never believed.
+const queueFreshness = 5 * time.Second
+
+// queues looks for LocalQueues.
+type queues struct {
+	reader metadata.Interface
+	found  *cache.Expiring
 }
 
-// defaultQueueExists says whether the namespace has the LocalQueue of jobs that
-// name none. A cluster without the queue's API has none.
-func defaultQueueExists(ctx context.Context, reader metadata.Interface, namespace string) (bool, error) {
+func newQueues(reader metadata.Interface, clock clock.Clock) *queues {
+	return &queues{reader: reader, found: cache.NewExpiringWithClock(clock)}
+}
+
+// find returns an error if the LocalQueue does not exist, or if that cannot be
+// found out.
+func (q *queues) find(ctx context.Context, key types.NamespacedName) error {
+	if _, found := q.found.Get(key); found {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	_, err := reader.Resource(localQueues).Namespace(namespace).Get(ctx, workload.DefaultQueue, metav1.GetOptions{})
+	_, err := q.reader.Resource(localQueues).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if err == nil {
+		q.found.Set(key, struct{}{}, queueFreshness)
+	}
+	return err
+}
+
+// missing says that the LocalQueue certainly does not exist. Any failure to find
+// out counts as "it may exist".
+func (q *queues) missing(ctx context.Context, namespace, queue string) bool {
+	return isAbsent(q.find(ctx, types.NamespacedName{Namespace: namespace, Name: queue}))
+}
+
+// defaultExists says whether the namespace has the LocalQueue of jobs that
+// name none. A cluster without the queue's API has none.
+func (q *queues) defaultExists(ctx context.Context, namespace string) (bool, error) {
+	err := q.find(ctx, types.NamespacedName{Namespace: namespace, Name: workload.DefaultQueue})
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil

@@ -46,7 +46,7 @@ type service struct {
 }
 
 func newService(config *configv1alpha1.WebhookConfiguration, client kubernetes.Interface, reader metadata.Interface, definitions dynamic.Interface, clock clock.Clock) (*service, error) {
-	handler := queueing.NewHandler(reader, queueing.Options{
+	handler := queueing.NewHandler(reader, clock, queueing.Options{
 		SchedulerName: config.SchedulerName,
 		DefaultQueue:  config.Unqueued == configv1alpha1.UnqueuedDefault,
 		Exempt:        config.ExemptNamespaces,
