@@ -148,18 +148,26 @@ func (c *cluster) watchOver(ctx context.Context, end context.CancelCauseFunc, co
 	}
 }
 
-// processor is the processor time that a component has used so far.
-func (c *cluster) processor(component string) (time.Duration, error) {
+// processor is the processor time that each component that runs has used so far,
+// and that of the benchmark itself.
+func (c *cluster) processor() (processors, error) {
 	state, err := c.State()
 	if err != nil {
-		return 0, err
+		return nil, err
+	}
+	out := processors{}
+	if out[theBenchmark], err = processorOf(os.Getpid()); err != nil {
+		return nil, err
 	}
 	for _, p := range state.Components {
-		if p.Name == component {
-			return processorOf(p.Process.PID)
+		if p.Exit != "" {
+			continue
+		}
+		if out[p.Name], err = processorOf(p.Process.PID); err != nil {
+			return nil, err
 		}
 	}
-	return 0, fmt.Errorf("there is no component %s", component)
+	return out, nil
 }
 
 // settle waits until the API server has done what it does after its start and after
@@ -167,7 +175,7 @@ func (c *cluster) processor(component string) (time.Duration, error) {
 // as the contestant's time. It is not waited for longer than a minute.
 func (c *cluster) settle(ctx context.Context) error {
 	const idle = 100 * time.Millisecond
-	last, err := c.processor("kube-apiserver")
+	last, err := c.processor()
 	if err != nil {
 		return err
 	}
@@ -177,11 +185,11 @@ func (c *cluster) settle(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-time.After(time.Second):
 		}
-		now, err := c.processor("kube-apiserver")
+		now, err := c.processor()
 		if err != nil {
 			return err
 		}
-		if now-last < idle {
+		if now.since(last)[theAPIServer] < idle {
 			return nil
 		}
 		last = now

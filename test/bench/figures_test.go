@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -24,23 +25,24 @@ type figures struct {
 	// toResume are the times from a job's admission to its resumption, toFinish
 	// from its end to when its Workload says so, both in order.
 	toResume, toFinish []time.Duration
-	// requests are the contestant's own, said the writes of Workloads by what they
+	// asked is how many requests the API server has answered, the benchmark's own
+	// among them; requests are the contestant's, said the writes of Workloads by what they
 	// say.
+	asked    float64
 	requests requests
 	said     map[saying]int
 	// peak and over are those of the history.
 	peak int64
 	over []string
-	// processor is the processor time of the contestant, apiServer that of the
-	// API server meanwhile.
-	processor, apiServer time.Duration
+	// processors is the processor time that all have used.
+	processors processors
 }
 
 // figures are those of a drive that is over. did is what the API server did meanwhile.
 func (d *driver) figures(name string, did requests) *figures {
 	f := &figures{
 		name: name, shape: d.shape, wall: d.lastEnd.Sub(d.began), submitted: d.submitted.Sub(d.began),
-		said: d.said, stopped: d.stopped, toAdmission: map[string][]time.Duration{}, requests: maps.Clone(did),
+		asked: did.all(), said: d.said, stopped: d.stopped, toAdmission: map[string][]time.Duration{}, requests: maps.Clone(did),
 	}
 	// These are the driver's.
 	delete(f.requests, "write new jobs")
@@ -61,6 +63,18 @@ func (d *driver) figures(name string, did requests) *figures {
 
 // ofBound is the time it took as a multiple of the least that is possible.
 func (f *figures) ofBound() float64 { return f.wall.Seconds() / f.shape.bound().Seconds() }
+
+// ofAPIServer is the time it takes at least if the API server has the whole machine
+// and nobody waits.
+func (f *figures) ofAPIServer() time.Duration {
+	return f.processors[theAPIServer] / time.Duration(runtime.NumCPU())
+}
+
+// ofProcessors is the same for all that runs, the benchmark itself included. On a
+// machine that does nothing else, the wall is not below it.
+func (f *figures) ofProcessors() time.Duration {
+	return f.processors.all() / time.Duration(runtime.NumCPU())
+}
 
 func (f *figures) perSecond() float64 { return float64(f.said[saysAdmitted]) / f.wall.Seconds() }
 
@@ -112,8 +126,25 @@ func compare(out io.Writer, all ...*figures) error {
 	for _, s := range []saying{saysCreated, saysReserved, saysAdmitted, saysStopped, saysPending, saysOther, saysFinished} {
 		row("  "+string(s), func(f *figures) string { return f.perJob(float64(f.said[s])) })
 	}
-	row("processor time", func(f *figures) string { return seconds(f.processor) })
-	row("processor time of the API server", func(f *figures) string { return seconds(f.apiServer) })
+	row("requests to the API server per job", func(f *figures) string { return f.perJob(f.asked) })
+	row("its processor time per request", func(f *figures) string {
+		return fmt.Sprintf("%.1f ms", 1000*f.processors[theAPIServer].Seconds()/f.asked)
+	})
+	row("processor time", func(f *figures) string { return seconds(f.processors.all()) })
+	running := map[string]bool{}
+	for _, f := range all {
+		for name, used := range f.processors {
+			running[name] = running[name] || used >= 100*time.Millisecond
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(running)) {
+		if running[name] {
+			row("  "+name, func(f *figures) string { return seconds(f.processors[name]) })
+		}
+	}
+	row(fmt.Sprintf("bound of the API server on %d cores", runtime.NumCPU()), func(f *figures) string { return seconds(f.ofAPIServer()) })
+	row("bound of all that runs on them", func(f *figures) string { return seconds(f.ofProcessors()) })
+	row("wall / that", func(f *figures) string { return fmt.Sprintf("%.2f", f.wall.Seconds()/f.ofProcessors().Seconds()) })
 	row("most of a cohort's quota in use", func(f *figures) string {
 		return fmt.Sprintf("%.0f%%", float64(f.peak)/10/float64(f.shape.ofCohort()))
 	})

@@ -8,6 +8,31 @@ import (
 	"time"
 )
 
+// processors is processor time by component of a sandbox.
+type processors map[string]time.Duration
+
+const (
+	theAPIServer = "kube-apiserver"
+	theBenchmark = "the benchmark"
+)
+
+// since is what was used after before.
+func (p processors) since(before processors) processors {
+	out := processors{}
+	for name, used := range p {
+		out[name] = used - before[name]
+	}
+	return out
+}
+
+// all is the sum.
+func (p processors) all() (sum time.Duration) {
+	for _, used := range p {
+		sum += used
+	}
+	return sum
+}
+
 // ticksPerSecond is the unit of the kernel's accounts of processes on Linux.
 const ticksPerSecond = 100
 

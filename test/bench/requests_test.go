@@ -91,6 +91,15 @@ func (r requests) since(before requests) requests {
 	return out
 }
 
+// all is how many there were.
+func (r requests) all() float64 {
+	sum := 0.0
+	for _, n := range r {
+		sum += n
+	}
+	return sum
+}
+
 // writes is how often something was written.
 func (r requests) writes() float64 {
 	sum := 0.0
