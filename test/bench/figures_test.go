@@ -76,6 +76,9 @@ func (f *figures) ofProcessors() time.Duration {
 	return f.processors.all() / time.Duration(runtime.NumCPU())
 }
 
+// inVain is how many admissions ended before the job ran.
+func (f *figures) inVain() int { return max(0, f.said[saysEvicted]-f.stopped) }
+
 func (f *figures) perSecond() float64 { return float64(f.said[saysAdmitted]) / f.wall.Seconds() }
 
 // perAdmission is how often a Workload is written to admit its job: once at least.
@@ -104,6 +107,7 @@ func compare(out io.Writer, all ...*figures) error {
 	row("admissions", func(f *figures) string { return fmt.Sprint(f.said[saysAdmitted]) })
 	row("admissions/s", func(f *figures) string { return fmt.Sprintf("%.1f", f.perSecond()) })
 	row("running jobs stopped", func(f *figures) string { return fmt.Sprint(f.stopped) })
+	row("admitted jobs evicted before they ran", func(f *figures) string { return fmt.Sprint(f.inVain()) })
 	for _, c := range all[0].shape.classes {
 		row("time to admission, "+c.name+": min, median, max", func(f *figures) string {
 			return span(f.toAdmission[c.name])
@@ -123,7 +127,7 @@ func compare(out io.Writer, all ...*figures) error {
 		row("  "+name, func(f *figures) string { return f.perJob(f.requests[name]) })
 	}
 	row("writes of Workloads per job, by what they say", func(*figures) string { return "" })
-	for _, s := range []saying{saysCreated, saysReserved, saysAdmitted, saysStopped, saysPending, saysOther, saysFinished} {
+	for _, s := range []saying{saysCreated, saysReserved, saysAdmitted, saysEvicted, saysRequeued, saysPending, saysOther, saysFinished} {
 		row("  "+string(s), func(f *figures) string { return f.perJob(float64(f.said[s])) })
 	}
 	row("requests to the API server per job", func(f *figures) string { return f.perJob(f.asked) })

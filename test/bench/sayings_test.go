@@ -16,8 +16,9 @@ const (
 	saysAdmitted saying = "admitted"
 	// saysReserved: quota is reserved, and the job is to be admitted by another write.
 	saysReserved saying = "quota reserved"
-	// saysStopped: it is evicted, or has no quota any more.
-	saysStopped  saying = "evicted or requeued"
+	saysEvicted  saying = "evicted"
+	// saysRequeued: it has no quota any more.
+	saysRequeued saying = "requeued"
 	saysFinished saying = "finished"
 	saysPending  saying = "why it waits"
 	saysOther    saying = "other"
@@ -41,8 +42,10 @@ func (s sayings) then(wl *kueue.Workload) (saying, sayings) {
 		return saysAdmitted, now
 	case now.reserved && !s.reserved:
 		return saysReserved, now
-	case now.evicted && !s.evicted, s.reserved && !now.reserved, s.admitted && !now.admitted:
-		return saysStopped, now
+	case now.evicted && !s.evicted:
+		return saysEvicted, now
+	case s.reserved && !now.reserved, s.admitted && !now.admitted:
+		return saysRequeued, now
 	case !now.reserved:
 		return saysPending, now
 	}
@@ -67,8 +70,8 @@ func TestSayings(t *testing.T) {
 		{wl(), saysPending},
 		{wl(reserved), saysReserved},
 		{wl(reserved, admitted), saysAdmitted},
-		{wl(reserved, admitted, evicted), saysStopped},
-		{wl(evicted), saysStopped},
+		{wl(reserved, admitted, evicted), saysEvicted},
+		{wl(evicted), saysRequeued},
 		{wl(reserved, admitted), saysAdmitted},
 		{wl(reserved, admitted), saysOther},
 		{wl(reserved, admitted, finished), saysFinished},
