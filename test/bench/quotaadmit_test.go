@@ -79,7 +79,7 @@ func TestAdmissionsInShort(t *testing.T) {
 func (c contestant) run(t testing.TB, s shape) *figures {
 	t.Helper()
 	cluster := c.up(t)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*s.bound()+10*time.Minute, fmt.Errorf("%s takes too long", c.name))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*s.bound()+40*time.Minute, fmt.Errorf("%s takes too long", c.name))
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
