@@ -78,39 +78,58 @@ type Assignment struct {
 // It is ExceedsMaxQuota only where the job would not fit the
 // queue with no other job in the whole cohort.
 func (t *Tree) Assign(r Request) (*Assignment, *reason.Reason) {
-	q, no := t.queueFor(r)
-	if no != nil {
-		return nil, no
+	s := &search{tree: t, request: &r}
+	a, class, miss, why := s.ask()
+	switch {
+	case why != nil:
+		return nil, why
+	case class == reason.WaitingForQuota:
+		return a, miss.waits(r.Queue.Name)
+	case class == reason.ExceedsMaxQuota:
+		return nil, miss.exceeds(r.Queue.Name)
+	case class == reason.NoMatchingFlavor:
+		return nil, miss.ineligible()
 	}
-	sets, no := demands(q, r)
-	if no != nil {
-		return nil, no
+	return a, nil
+}
+
+// ask is Assign, with the words left to be found: in why, or in miss.
+func (s *search) ask() (a *Assignment, class reason.Class, miss *misfit, why *reason.Reason) {
+	t, r := s.tree, s.request
+	if s.queue, why = t.queueFor(*r); why != nil {
+		return nil, why.Class, nil, why
+	}
+	sets, why := demands(s.queue, *r)
+	if why != nil {
+		return nil, why.Class, nil, why
 	}
 	defer t.without(r.ID)()
-	s := search{tree: t, queue: q, request: &r}
-	if k := t.claims[r.ID]; k != nil && k.queue == q {
+	if k := t.claims[r.ID]; k != nil && k.queue == s.queue {
 		s.claimed = k.usage
 		if a, miss := s.fit(sets); a != nil && miss == nil {
-			return a, nil
+			return a, "", nil, nil
 		}
 		s.claimed = nil
 	}
-	a, miss := s.fit(sets)
+	a, miss = s.fit(sets)
 	switch {
 	case miss == nil:
-		return a, nil
+		return a, "", nil, nil
 	case a != nil:
-		return a, miss.waits(r.Queue.Name)
+		return a, reason.WaitingForQuota, miss, nil
 	}
 	// Waiting helps only a job that the empty queue would take.
+	bar := s.bar
 	s.empty = true
-	if _, ever := s.fit(sets); ever != nil {
-		if ever.short == nil {
-			return nil, ever.ineligible()
-		}
-		return nil, ever.exceeds(r.Queue.Name)
+	_, ever := s.fit(sets)
+	s.empty, s.bar = false, bar
+	switch {
+	case ever == nil:
+		return nil, reason.WaitingForQuota, miss, nil
+	case !ever.lacks:
+		return nil, reason.NoMatchingFlavor, ever, nil
 	}
-	return nil, miss.waits(r.Queue.Name)
+	return nil, reason.ExceedsMaxQuota, ever, nil
 }
 
 // queueFor finds the ClusterQueue that may admit the request, sizes aside.
@@ -197,6 +216,11 @@ type search struct {
 	// claimed, if not nil, has it look only at what the job has claimed: others
 	// have left for these flavors.
 	claimed Usage
+	// wordless: nobody will read what is missing; mute is what stands for it then,
+	// and bar what has to change before the answer can.
+	wordless bool
+	mute     misfit
+	bar      Bar
 }
 
 // mayLook says that a flavor is among those to look at.
@@ -219,45 +243,78 @@ func (s *search) mayLook(flavor string, asked []portion, before Usage) bool {
 // others have to leave for the assignment.
 func (s *search) fit(sets []demand) (*Assignment, *misfit) {
 	groups := s.queue.spec.groups
-	a := &Assignment{
-		ClusterQueue: s.queue.name,
-		Flavors:      make([]map[corev1.ResourceName]string, len(sets)),
-		PodSetUsage:  make([]Requests, len(sets)),
-		Usage:        Usage{},
-	}
+	picked := make([]string, len(sets)*len(groups))
+	// before is what the pod sets took that have been looked at.
+	var before Usage
 	var first *misfit
-	for i, d := range sets {
-		a.Flavors[i] = map[corev1.ResourceName]string{}
-		a.PodSetUsage[i] = Requests{}
+	mode, borrows := Fit, 0
+	for i := range sets {
+		d := &sets[i]
 		for g, asked := range d.groups {
 			if asked == nil {
 				continue
 			}
-			flavor, o, miss := s.choose(&d.podSet, g, asked, a.Usage)
-			if miss != nil && len(groups[g].flavors) == 1 {
+			flavor, o, miss := s.choose(&d.podSet, g, asked, before)
+			if miss != nil && !s.wordless && len(groups[g].flavors) == 1 {
 				miss.countLaterSets(g, sets[i+1:])
 			}
 			if !o.possible() {
+				if i > 0 && len(groups[g].flavors) > 1 {
+					// What it needs is beside what was chosen for others.
+					s.bar = nil
+				}
 				return nil, miss
 			}
 			if first == nil {
 				first = miss
 			}
 			if o.chance != fits {
-				a.Mode = Preempt
+				mode = Preempt
 			}
-			a.Borrows = max(a.Borrows, o.level)
-			for _, of := range asked {
-				a.Flavors[i][of.resource] = flavor
-				a.PodSetUsage[i][of.resource] = of.value
-				if of.value > 0 {
-					cell := FlavorResource{flavor, of.resource}
-					a.Usage[cell] = saturatingAdd(a.Usage[cell], of.value)
-				}
+			borrows = max(borrows, o.level)
+			picked[i*len(groups)+g] = flavor
+			if i+1 < len(sets) {
+				before = before.with(flavor, asked)
 			}
 		}
 	}
+	if s.empty {
+		return nil, first
+	}
+	a := &Assignment{ClusterQueue: s.queue.name, Mode: mode, Borrows: borrows}
+	if s.wordless && first != nil && s.queue.asksNobody() {
+		return a, first
+	}
+	a.Flavors, a.PodSetUsage = make([]map[corev1.ResourceName]string, len(sets)), make([]Requests, len(sets))
+	for i := range sets {
+		a.Flavors[i], a.PodSetUsage[i] = map[corev1.ResourceName]string{}, Requests{}
+		for g, asked := range sets[i].groups {
+			flavor := picked[i*len(groups)+g]
+			for _, of := range asked {
+				a.Flavors[i][of.resource] = flavor
+				a.PodSetUsage[i][of.resource] = of.value
+			}
+			a.Usage = a.Usage.with(flavor, asked)
+		}
+	}
+	if a.Usage == nil {
+		a.Usage = Usage{}
+	}
 	return a, first
+}
+
+// with adds what is asked of a flavor.
+func (u Usage) with(flavor string, asked []portion) Usage {
+	for _, of := range asked {
+		if of.value > 0 {
+			if u == nil {
+				u = Usage{}
+			}
+			cell := FlavorResource{flavor, of.resource}
+			u[cell] = saturatingAdd(u[cell], of.value)
+		}
+	}
+	return u
 }
 
 // choose picks the flavor of group g for a pod set, as the ClusterQueue's
@@ -267,19 +324,22 @@ func (s *search) choose(ps *PodSet, g int, asked []portion, before Usage) (flavo
 	var best outlook
 	flavors := s.queue.spec.groups[g].flavors
 	borrows := 0
-	miss = &misfit{clusterQueue: s.queue.name, podSet: ps.Name, flavors: len(flavors)}
+	miss = s.misfit(ps, len(flavors))
+	if s.wordless {
+		s.bar = Bar{}
+	}
 	for _, name := range flavors {
 		if !s.mayLook(name, asked, before) {
 			continue
 		}
-		if why := ineligible(ps.Template, s.tree.flavors[name]); why != "" {
-			miss.refused = append(miss.refused, why)
+		f := s.tree.flavors[name]
+		if !eligible(ps.Template, f) {
+			if !s.wordless {
+				miss.refused = append(miss.refused, ineligible(ps.Template, f))
+			}
 			continue
 		}
-		o, level, short := s.look(name, asked, before, len(flavors) > 1)
-		if len(short) > 0 {
-			miss.short = append(miss.short, short)
-		}
+		o, level := s.look(name, asked, before, len(flavors) > 1, miss)
 		stop := s.queue.spec.fungibility.stops(o)
 		if o.possible() && (flavor == "" || stop || s.queue.spec.fungibility.better(o, best)) {
 			flavor, best, borrows = name, o, level
@@ -294,29 +354,55 @@ func (s *search) choose(ps *PodSet, g int, asked []portion, before Usage) (flavo
 	return flavor, outlook{best.chance, borrows}, miss
 }
 
+// misfit is where choose notes why a pod set does not fit.
+func (s *search) misfit(ps *PodSet, flavors int) *misfit {
+	if s.wordless {
+		s.mute = misfit{}
+		return &s.mute
+	}
+	return &misfit{clusterQueue: s.queue.name, podSet: ps.Name, flavors: flavors}
+}
+
 // look says what the outlook of one flavor is, which is that of its worst
-// resource, and from how far away any of them is borrowed; it lists the
+// resource, and from how far away any of them is borrowed; it notes the
 // resources of which there is too little, in the order of sortedResources.
 // choice says that there are other flavors to choose from.
-func (s *search) look(flavor string, asked []portion, before Usage, choice bool) (worst outlook, level int, short []shortage) {
+func (s *search) look(flavor string, asked []portion, before Usage, choice bool, miss *misfit) (worst outlook, level int) {
 	worst.chance = fits
+	var short []shortage
+	var at barrier
 	for _, a := range asked {
 		fr := FlavorResource{flavor, a.resource}
-		need := saturatingAdd(before[fr], a.value)
+		need := a.value
+		if before != nil {
+			need = saturatingAdd(before[fr], need)
+		}
 		c := s.queue.cells[fr]
 		if c == nil || !c.listed {
 			c = &cell{limits: limits{borrowing: noLimit, lending: noLimit}}
 		}
 		o := s.lookAt(fr, c, need, choice)
 		if o.chance != fits {
-			short = append(short, s.shortageOf(fr, c, need))
+			miss.lacks = true
+			if !s.wordless {
+				short = append(short, s.shortageOf(fr, c, need))
+			}
+		}
+		if o.chance == waits && at.cell == nil {
+			at = barrier{c, need}
 		}
 		if s.queue.spec.fungibility.better(worst, o) {
 			worst = o
 		}
 		level = max(level, o.level)
 	}
-	return worst, level, short
+	if len(short) > 0 {
+		miss.short = append(miss.short, short)
+	}
+	if s.wordless && worst.chance == waits {
+		s.bar = append(s.bar, at)
+	}
+	return worst, level
 }
 
 // lookAt is the outlook of one cell. A queue in debt, its quota lowered under

@@ -10,6 +10,16 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
+// eligible is ineligible without words.
+func eligible(spec *corev1.PodSpec, f *flavor) bool {
+	return (len(f.taints) == 0 && !choosy(spec, f)) || ineligible(spec, f) == ""
+}
+
+// choosy says that the pods may not accept the flavor's labels.
+func choosy(spec *corev1.PodSpec, f *flavor) bool {
+	return spec != nil && len(f.nodeLabels) > 0 && (len(spec.NodeSelector) > 0 || spec.Affinity != nil)
+}
+
 // ineligible says why the pods of a template may not be given a flavor, or
 // returns "" where they may. The rule is Kueue's: every NoSchedule and
 // NoExecute taint of the flavor is tolerated by the pod or by the flavor
@@ -20,7 +30,7 @@ func ineligible(spec *corev1.PodSpec, f *flavor) string {
 	if taint, ok := untolerated(spec, f); ok {
 		return fmt.Sprintf("taint %s of flavor %s is not tolerated", taint.ToString(), f.name)
 	}
-	if spec == nil || len(f.nodeLabels) == 0 || (len(spec.NodeSelector) == 0 && spec.Affinity == nil) {
+	if !choosy(spec, f) {
 		return ""
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: f.nodeLabels}}

@@ -19,7 +19,9 @@ type misfit struct {
 	flavors int
 	// refused says of each flavor that the pods may not use, why.
 	refused []string
-	// short lists, for each flavor that they may use, what it lacks.
+	// lacks says that a flavor lacks something; short lists, for each flavor that
+	// they may use, what.
+	lacks bool
 	short [][]shortage
 }
 

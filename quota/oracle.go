@@ -11,10 +11,29 @@ import (
 // waiting job could have.
 type oracle struct {
 	*finder
-	fr           FlavorResource
-	home         *cell
-	need         amount
+	fr   FlavorResource
+	home *cell
+	need amount
+	*workshop
+}
+
+// workshop is what an oracle works with. The next one works with the same.
+type workshop struct {
+	// all are the sources of others as they are found, some as they are used.
+	all, some    []source
 	mine, theirs sources
+	// gone are the jobs that are taken away for now: out of the use of the Tree
+	// itself, which has it again when the oracle has spoken.
+	gone []*taking
+}
+
+// clean forgets the jobs, which may end.
+func (w *workshop) clean() {
+	clear(w.all)
+	clear(w.some)
+	clear(w.mine[:cap(w.mine)])
+	clear(w.theirs[:cap(w.theirs)])
+	clear(w.gone[:cap(w.gone)])
 }
 
 // source is the jobs of one ClusterQueue, in the order in which they go.
@@ -53,12 +72,11 @@ func (k *taking) compare(o *taking) int {
 	return cmp.Compare(k.id, o.id)
 }
 
-// inOrder are the ClusterQueue's jobs that have a charge in a cell, in the order
-// in which they go. The slice is kept until a charge comes or goes.
-func (q *clusterQueue) inOrder(fr FlavorResource) []*taking {
-	c := q.cells[fr]
+// inOrder are the jobs that have a charge in a cell of a ClusterQueue, in the
+// order in which they go. The slice is kept until a charge comes or goes.
+func (c *cell) inOrder(fr FlavorResource) []*taking {
 	if c.ordered == nil && !c.used[charged].zero() {
-		for _, job := range q.jobs {
+		for _, job := range c.node.queue.jobs {
 			if job.usage[fr] > 0 {
 				c.ordered = append(c.ordered, job)
 			}
@@ -78,50 +96,61 @@ func (q *clusterQueue) disorder(u Usage) {
 // ask returns the chance of the cell by preemption, and the level from which
 // the request would borrow afterwards. It is noVictims where nobody is enough.
 func (o *oracle) ask() (chance, int) {
-	ownJobs, others, attempts := o.sources()
+	o.home = o.finder.queue.cells[o.fr]
+	ownJobs, attempts := o.sources()
+	defer o.clean()
 	for _, borrowing := range attempts {
-		// The jobs that go are taken from copies, so that an attempt begins anew.
-		o.cells, o.mine, o.theirs = copied{}, sources{}, sources{}
-		o.home = o.cells.of(o.finder.queue.cells[o.fr])
-		if ownJobs != nil {
-			o.mine = sources{{kind: own, jobs: ownJobs}}
-		}
-		all := slices.Clone(others)
-		for i := range all {
-			o.theirs = append(o.theirs, &all[i])
-		}
-		heap.Init(&o.theirs)
+		o.begin(ownJobs)
+		c, level := noVictims, 0
 		if borrowing {
-			if c, level := o.toBorrow(); c != noVictims {
-				return c, level
-			}
-		} else if c := o.toStay(); c != noVictims {
-			return c, 0
+			c, level = o.toBorrow()
+		} else {
+			c = o.toStay()
+		}
+		for _, job := range o.gone {
+			o.use(job, 1)
+		}
+		o.gone = o.gone[:0]
+		if c != noVictims {
+			return c, level
 		}
 	}
 	return noVictims, 0
 }
 
+// begin has everybody there again.
+func (o *oracle) begin(ownJobs []*taking) {
+	o.mine, o.theirs = o.mine[:0], o.theirs[:0]
+	if ownJobs != nil {
+		o.mine = append(o.mine, &source{kind: own, jobs: ownJobs})
+	}
+	o.some = append(o.some[:0], o.all...)
+	for i := range o.some {
+		o.theirs = append(o.theirs, &o.some[i])
+	}
+	heap.Init(&o.theirs)
+}
+
 // toBorrow takes others' jobs and then those of the own queue.
 func (o *oracle) toBorrow() (chance, int) {
 	enough := func() bool { return o.fits(true) }
-	victims := o.take(&o.theirs, true, enough)
+	o.take(&o.theirs, true, enough)
 	if !enough() {
-		victims = append(victims, o.take(&o.mine, true, enough)...)
+		o.take(&o.mine, true, enough)
 	}
 	if !enough() {
 		return noVictims, 0
 	}
 	// Whoever need not go is put back, the last one excepted.
-	for i := len(victims) - 2; i >= 0; i-- {
-		if o.use(victims[i], amount.plus); enough() {
-			victims = slices.Delete(victims, i, i+1)
+	for i := len(o.gone) - 2; i >= 0; i-- {
+		if o.use(o.gone[i], 1); enough() {
+			o.gone = slices.Delete(o.gone, i, i+1)
 		} else {
-			o.use(victims[i], amount.minus)
+			o.use(o.gone[i], -1)
 		}
 	}
 	level, _ := o.finder.queue.borrowLevel(o.home, o.need)
-	if slices.ContainsFunc(victims, func(k *taking) bool { return k.queue == o.finder.queue }) {
+	if slices.ContainsFunc(o.gone, func(k *taking) bool { return k.queue == o.finder.queue }) {
 		return preempts, level
 	}
 	return reclaims, level
@@ -135,13 +164,13 @@ func (o *oracle) toStay() chance {
 	enough := func() bool { return o.fits(false) }
 	mine := 0
 	if !stays() {
-		mine = len(o.take(&o.mine, false, stays))
+		mine = o.take(&o.mine, false, stays)
 	}
 	if stays() && !enough() {
 		o.take(&o.theirs, false, enough)
 	}
 	if stays() && !enough() {
-		mine += len(o.take(&o.mine, false, enough))
+		mine += o.take(&o.mine, false, enough)
 	}
 	switch {
 	case !enough():
@@ -153,17 +182,18 @@ func (o *oracle) toStay() chance {
 	}
 }
 
-// sources are the own jobs, those of others, and the attempts as in attemptsOf.
-func (o *oracle) sources() (mine []*taking, theirs []source, attempts []bool) {
+// sources finds the own jobs, those of others, and the attempts as in attemptsOf.
+func (o *oracle) sources() (mine []*taking, attempts []bool) {
 	q := o.finder.queue
 	p := q.spec.preemption
+	o.all = o.all[:0]
 	if !off(p.within) {
-		mine = q.inOrder(o.fr)
+		mine = o.home.inOrder(o.fr)
 	}
 	entitles := false
 	if !off(p.reclaim) {
 		from := o.entitledFrom()
-		below := q.cells[o.fr]
+		below := o.home
 		for c := below.parent; c != nil; below, c = c, c.parent {
 			k := reclaimed
 			if from != nil && c.node.height >= from.height {
@@ -173,17 +203,17 @@ func (o *oracle) sources() (mine []*taking, theirs []source, attempts []bool) {
 				continue
 			}
 			c.above(below, func(from *cell) {
-				jobs := from.node.queue.inOrder(o.fr)
+				jobs := from.inOrder(o.fr)
 				first := slices.IndexFunc(jobs, func(job *taking) bool { return o.mayAsk(p.reclaim, job) })
 				if first < 0 {
 					return
 				}
 				entitles = entitles || k == entitled
-				theirs = append(theirs, source{k, ladder{from, c}, jobs[first:]})
+				o.all = append(o.all, source{k, ladder{from, c}, jobs[first:]})
 			})
 		}
 	}
-	return mine, theirs, attemptsOf(p.borrowing, len(theirs) > 0, entitles, o.belowNominal())
+	return mine, attemptsOf(p.borrowing, len(o.all) > 0, entitles, o.belowNominal())
 }
 
 // above calls do for the cells of ClusterQueues below c, but not below skip,
@@ -200,8 +230,9 @@ func (c *cell) above(skip *cell, do func(*cell)) {
 	}
 }
 
-// take takes jobs away until it is enough, or there are none left.
-func (o *oracle) take(from *sources, borrowing bool, enough func() bool) (victims []*taking) {
+// take takes jobs away until it is enough, or there are none left. It returns
+// how many.
+func (o *oracle) take(from *sources, borrowing bool, enough func() bool) (n int) {
 	p := o.finder.queue.spec.preemption
 	for len(*from) > 0 {
 		s := (*from)[0]
@@ -211,7 +242,7 @@ func (o *oracle) take(from *sources, borrowing bool, enough func() bool) (victim
 		if s.kind != own {
 			policy = p.reclaim
 			// Its ClusterQueue will not be above its quota again.
-			gone = !ladder{o.cells.of(s.ladder.from), o.cells.of(s.ladder.to)}.above()
+			gone = !s.ladder.above()
 		}
 		if s.jobs = s.jobs[1:]; gone || len(s.jobs) == 0 {
 			heap.Pop(from)
@@ -222,17 +253,19 @@ func (o *oracle) take(from *sources, borrowing bool, enough func() bool) (victim
 		if gone || !o.mayAsk(policy, job) || (homebound && borrowing) {
 			continue
 		}
-		o.use(job, amount.minus)
-		victims = append(victims, job)
+		o.use(job, -1)
+		o.gone = append(o.gone, job)
+		n++
 		if enough() {
 			break
 		}
 	}
-	return victims
+	return n
 }
 
-func (o *oracle) use(job *taking, do func(amount, amount) amount) {
-	o.cells.of(job.queue.cells[o.fr]).use(afterwards, do(amount{}, amountOf(job.usage[o.fr])))
+// use takes a job away (sign -1), or puts it back.
+func (o *oracle) use(job *taking, sign int64) {
+	job.queue.cells[o.fr].use(afterwards, amountOf(sign*job.usage[o.fr]))
 }
 
 func (o *oracle) fits(borrowing bool) bool {

@@ -19,6 +19,9 @@ type Tree struct {
 
 	charges, claims, withheld map[types.UID]*taking
 
+	// workshop is the oracles'.
+	workshop workshop
+
 	// fair says that quota is shared fairly, see SetFairSharing.
 	fair bool
 }

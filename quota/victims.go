@@ -90,7 +90,7 @@ func (s *search) withVictims(fr FlavorResource, need int64, level int, choice bo
 		return s.withFairVictims(fr, need, level)
 	}
 	f := &finder{request: s.request, queue: s.queue, usage: Usage{fr: need}, short: map[FlavorResource]bool{fr: true}}
-	o := &oracle{finder: f, fr: fr, need: amountOf(need)}
+	o := &oracle{finder: f, fr: fr, need: amountOf(need), workshop: &s.tree.workshop}
 	chance, after := o.ask()
 	if chance == noVictims {
 		return outlook{noVictims, level}

@@ -198,8 +198,11 @@ func (l *Ledger) released(queue string) {
 	w.seen.quota++
 	now := l.clock.Now()
 	root := l.quota.Root(queue)
+	barred := l.barred()
 	for b := range w.quota[root] {
-		w.put(b, cure{}, now)
+		if !barred(b) {
+			w.put(b, cure{}, now)
+		}
 	}
 	w.unsure(func(h *head) bool { return h.root == root })
 	l.otherFlavors(root)
@@ -357,13 +360,17 @@ const restShare = 20
 // rest has a bucket wait whose plan took longer than a pass may. It is tried
 // again when the time is over, if room has come meanwhile.
 func (b *bucket) rest(now time.Time, took, budget time.Duration) {
-	b.restUntil = time.Time{}
+	if b.efforts != nil {
+		b.efforts.restUntil = time.Time{}
+	}
 	if took > budget {
-		b.restUntil = now.Add(restShare * took)
+		b.effort().restUntil = now.Add(restShare * took)
 	}
 }
 
-func (b *bucket) rests(now time.Time) bool { return now.Before(b.restUntil) }
+func (b *bucket) rests(now time.Time) bool {
+	return b.efforts != nil && now.Before(b.efforts.restUntil)
+}
 
 // rested makes the buckets due that have rested and missed something.
 func (l *Ledger) rested() {

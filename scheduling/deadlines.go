@@ -92,9 +92,9 @@ func (l *Ledger) giveUp(uid types.UID, t Timing, cause string) {
 // runClocks starts and stops the clocks of a job.
 func (e *entry) runClocks(now time.Time) {
 	if e.state != Admitted || !e.late(now) {
-		e.lateSince = time.Time{}
-	} else if e.lateSince.IsZero() {
-		e.lateSince = now
+		e.lateSince = 0
+	} else if e.lateSince == 0 {
+		e.lateSince = instantOf(now)
 	}
 	if e.state != Admitted {
 		return
@@ -120,7 +120,7 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 		return &late
 	}
 	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
-	if !e.lateSince.IsZero() && now.Sub(e.lateSince) >= t.StartTimeout {
+	if e.lateSince != 0 && now.Sub(e.lateSince.time()) >= t.StartTimeout {
 		bound, all := e.progress(now)
 		late.uncreated, late.creators = e.uncreated(), e.creators()
 		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s; %s", bound, all, t.StartTimeout, released)

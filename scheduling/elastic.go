@@ -84,12 +84,12 @@ func (s *setSlots) kept() int32 {
 // resize begins to bring an admitted job to the numbers of pods that it asks
 // for now.
 func (l *Ledger) resize(e *entry) {
-	if e.state != Admitted || e.wants == nil || len(e.wants) != len(e.sets) {
+	if e.state != Admitted || e.wants() == nil || len(e.wants()) != len(e.sets) {
 		return
 	}
 	changed := false
 	for i, set := range e.sets {
-		changed = set.fit(e.wants[i]) || changed
+		changed = set.fit(e.growth.wants[i]) || changed
 	}
 	if changed {
 		e.replanned++
@@ -102,13 +102,13 @@ func (l *Ledger) resize(e *entry) {
 		return
 	}
 	delete(l.growing, e.job.Owner.UID)
-	e.cannotGrow = nil
+	e.growth.refused = nil
 }
 
 // missesPods says that the job asks for more pods than it has slots.
 func (e *entry) missesPods() bool {
 	for i, set := range e.sets {
-		if e.wants[i] > set.kept() {
+		if e.growth.wants[i] > set.kept() {
 			return true
 		}
 	}

@@ -210,8 +210,8 @@ func TestElasticJobIsReadAnewWhenItWasStopped(t *testing.T) {
 	s.left(j.Owner.UID)
 	s.pending(suspended)
 	s.plan(suspended, []string{"node-0", "node-0", "node-0"})
-	if s.used() != 6 || s.entry(j).wants != nil {
-		t.Errorf("%d GPUs are charged, and it wants %v", s.used(), s.entry(j).wants)
+	if s.used() != 6 || s.entry(j).wants() != nil {
+		t.Errorf("%d GPUs are charged, and it wants %v", s.used(), s.entry(j).wants())
 	}
 }
 

@@ -50,12 +50,12 @@ type entry struct {
 	// reservation is what is kept for the job, nil if nothing is; noReservation is
 	// until when nothing will be.
 	reservation   *reservation
-	noReservation time.Time
+	noReservation instant
 	// unread is what was last said of annotations that cannot be read.
 	unread string
 	// said is what was last told in an event of a job that waits, or that is
-	// admitted and misses nodes.
-	said said
+	// admitted and misses nodes; nil if nothing was.
+	said *said
 	// podOwners are the UIDs by which pods have named the job.
 	podOwners []types.UID
 
@@ -72,15 +72,10 @@ type entry struct {
 	replanned int
 	// lateSince is since when a pod that should be on its node is not; zero
 	// while there is none.
-	lateSince time.Time
+	lateSince instant
 
-	// wants are the numbers of pods that an elastic job asks for by now, by pod
-	// set; nil where they are those that it was admitted with.
-	wants []int32
-	// grewAt is what had happened when it was last refused more pods, and
-	// cannotGrow why, nil if it was not.
-	grewAt     moves
-	cannotGrow *reason.Reason
+	// growth is of elastic jobs; nil for most.
+	growth *growth
 	// claim is set while the job is Claimed. claimsFailed counts the claims in a
 	// row that came to nothing, noClaimBefore is when the next may be made.
 	claim         *claim
@@ -88,14 +83,58 @@ type entry struct {
 	noClaimBefore time.Time
 
 	eviction *eviction
-	// live are the pods of each set for which a finished job is still charged;
-	// nil is all of them.
+	// remains is of jobs that have finished with pods on nodes; nil for most.
+	remains *remains
+	// keptUntil is until when the place of a job that has ended is kept for its
+	// keeper's next pod; zero if it is not.
+	keptUntil instant
+}
+
+// growth is what an elastic job asks for beside what it has.
+type growth struct {
+	// wants are the numbers of pods that it asks for by now, by pod set; nil
+	// where they are those that it was admitted with.
+	wants []int32
+	// at is what had happened when it was last refused more pods, and refused
+	// why, nil if it was not.
+	at      moves
+	refused *reason.Reason
+}
+
+// wants are the numbers of pods that the job asks for by now, as of growth.
+func (e *entry) wants() []int32 {
+	if e.growth == nil {
+		return nil
+	}
+	return e.growth.wants
+}
+
+func (e *entry) setWants(counts []int32) {
+	if e.growth == nil {
+		if counts == nil {
+			return
+		}
+		e.growth = &growth{}
+	}
+	e.growth.wants = counts
+}
+
+// remains is what is left of a job that has finished.
+type remains struct {
+	// live are the pods of each set for which it is still charged; nil is all of
+	// them.
 	live []int32
 	// reclaimAt is when that may change next; zero before it has been asked.
 	reclaimAt time.Time
-	// keptUntil is until when the place of a job that has ended is kept for its
-	// keeper's next pod; zero if it is not.
-	keptUntil time.Time
+}
+
+// live are the pods of each set for which a finished job is still charged, as of
+// remains.
+func (e *entry) live() []int32 {
+	if e.remains == nil {
+		return nil
+	}
+	return e.remains.live
 }
 
 // eviction is why and how a job is being stopped.
@@ -287,29 +326,26 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 		Queue:           types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue},
 		NamespaceLabels: namespaceLabels,
 	}
-	r.PodSets = make([]quota.PodSet, len(e.job.PodSets))
-	for i, perPod := range e.perPod() {
-		ps := &e.job.PodSets[i]
-		r.PodSets[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: perPod, Template: ps.ChargedSpec()}
-	}
+	r.PodSets = e.podSets()
 	return r
 }
 
-// perPod is what a pod of each pod set requests. It is kept where others of the
-// shape wait too.
-func (e *entry) perPod() []quota.Requests {
+// podSets are what the job asks for. They are kept where others of the shape
+// wait too: only what tells their shapes apart is looked at.
+func (e *entry) podSets() []quota.PodSet {
 	var shared *demand
 	if b := e.spot.bucket; b != nil && b.key.shape == e.shape {
-		if shared = b.demand; shared.perPod != nil {
-			return shared.perPod
+		if shared = b.demand; shared.podSets != nil {
+			return shared.podSets
 		}
 	}
-	out := make([]quota.Requests, len(e.job.PodSets))
+	out := make([]quota.PodSet, len(e.job.PodSets))
 	for i := range e.job.PodSets {
-		out[i] = quota.RequestsOf(e.job.PodSets[i].PerPod())
+		ps := &e.job.PodSets[i]
+		out[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: quota.RequestsOf(ps.PerPod()), Template: ps.ChargedSpec()}
 	}
 	if shared != nil && (shared.buckets > 1 || len(e.spot.bucket.jobs.items) > 1) {
-		shared.perPod = out
+		shared.podSets = out
 	}
 	return out
 }

@@ -17,7 +17,7 @@ import (
 // has happened since it was refused them.
 func (l *Ledger) growthDue() bool {
 	for _, e := range l.growing {
-		if e.grewAt != l.waits.seen {
+		if e.growth.at != l.waits.seen {
 			return l.restored && !l.kueueDecides()
 		}
 	}
@@ -34,7 +34,7 @@ func (p *pass) grow() error {
 			switch {
 			case e.state != Admitted || l.jobs[uid] != e || !e.missesPods():
 				delete(l.growing, uid)
-			case e.grewAt != l.waits.seen:
+			case e.growth.at != l.waits.seen:
 				jobs = append(jobs, e)
 			}
 		}
@@ -74,9 +74,9 @@ func (l *Ledger) growsBehind(e *entry) *reason.Reason {
 // these wait no more.
 func (l *Ledger) growAgain() {
 	for _, e := range l.growing {
-		behind := e.cannotGrow != nil && e.cannotGrow.Class == reason.PendingEvaluation && e.grewAt != moves{}
+		behind := e.growth.refused != nil && e.growth.refused.Class == reason.PendingEvaluation && e.growth.at != moves{}
 		if behind && e.state == Admitted && l.growsBehind(e) == nil {
-			e.grewAt = moves{}
+			e.growth.at = moves{}
 			l.effects.Admit()
 		}
 	}
@@ -88,11 +88,11 @@ func (p *pass) growOne(e *entry) {
 	c, l := p.Cycle, p.ledger
 	l.mu.Lock()
 	version, seen := e.version, l.waits.seen
-	if e.state != Admitted || e.wants == nil || !e.missesPods() {
+	if e.state != Admitted || e.wants() == nil || !e.missesPods() {
 		l.mu.Unlock()
 		return
 	}
-	e.grewAt = seen
+	e.growth.at = seen
 	want, more := e.grown()
 	no := l.growsBehind(e)
 	var a *quota.Assignment
@@ -136,7 +136,7 @@ func (p *pass) growOne(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.version != version || e.state != Admitted {
-		e.grewAt = moves{}
+		e.growth.at = moves{}
 		l.effects.Admit()
 		return
 	}
@@ -149,7 +149,7 @@ func (p *pass) growOne(e *entry) {
 	}
 	if err := l.extend(e, want, a, classes, plan); err != nil {
 		klog.FromContext(p.ctx).V(2).Info("Growth not committed, it will be planned again", "job", klog.KRef(want.Owner.Namespace, want.Owner.Name), "why", err.Error())
-		e.grewAt = moves{}
+		e.growth.at = moves{}
 		return
 	}
 	p.fresh = false
@@ -161,7 +161,7 @@ func (p *pass) growOne(e *entry) {
 func (e *entry) grown() (*workload.Job, []int32) {
 	counts, more := countsOf(e.job), make([]int32, len(e.sets))
 	for i, set := range e.sets {
-		if more[i] = e.wants[i] - set.kept(); more[i] > 0 {
+		if more[i] = e.growth.wants[i] - set.kept(); more[i] > 0 {
 			counts[i] += more[i]
 		} else {
 			more[i] = 0
@@ -229,7 +229,7 @@ func (l *Ledger) extend(e *entry, want *workload.Job, planned *quota.Assignment,
 		e.setJob(had)
 		return err
 	}
-	e.assignment, e.cannotGrow = a, nil
+	e.assignment, e.growth.refused = a, nil
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
 	e.version++
 	e.replanned++
@@ -246,10 +246,10 @@ func (l *Ledger) extend(e *entry, want *workload.Job, planned *quota.Assignment,
 // growthRefused tells why an admitted job does not get the pods that it asks
 // for, once for each class of reasons.
 func (l *Ledger) growthRefused(e *entry, more []int32, why *reason.Reason) {
-	if e.cannotGrow != nil && e.cannotGrow.Class == why.Class {
+	if e.growth.refused != nil && e.growth.refused.Class == why.Class {
 		return
 	}
-	e.cannotGrow = why
+	e.growth.refused = why
 	var parts []string
 	for i, n := range more {
 		if n > 0 {

@@ -31,7 +31,7 @@ func TestAnElasticJobDoesNotGrowOntoReservedNodes(t *testing.T) {
 	s.ends(s.big)
 	s.pass()
 	if n := len(s.entry(grows).sets[0].slots); n != 2 {
-		t.Errorf("it has not grown where nothing is reserved any more: %v", s.entry(grows).cannotGrow)
+		t.Errorf("it has not grown where nothing is reserved any more: %v", s.entry(grows).growth.refused)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestAnElasticJobDoesNotPassTheHeadOfItsStrictFIFOQueue(t *testing.T) {
 			}
 			c.pass()
 			if n := len(c.entry(grows).sets[0].slots); n != 4 {
-				t.Errorf("it has %d pods after the head is gone: %v", n, c.entry(grows).cannotGrow)
+				t.Errorf("it has %d pods after the head is gone: %v", n, c.entry(grows).growth.refused)
 			}
 		})
 	}

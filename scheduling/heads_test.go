@@ -18,8 +18,8 @@ func (l *Ledger) headErrors(wrong func(string, ...any)) (standing int) {
 	for _, b := range w.buckets {
 		h := b.head
 		heads[h.queue]++
-		cq, _ := l.quota.ClusterQueueOf(b.key.queue)
-		if h.queue != cq || w.heads[cq] != h || w.where[b.key.queue] != h || h.strict != l.quota.Strict(cq) {
+		cq, _ := l.quota.ClusterQueueOf(b.key.line.queue)
+		if h.queue != cq || w.heads[cq] != h || w.where[b.key.line.queue] != h || h.strict != l.quota.Strict(cq) {
 			wrong("bucket %d waits at the head of %q, want %q", b.born, h.queue, cq)
 		}
 		if slices.Contains(h.due.items, b) != (b.cure.wait == nothing) {

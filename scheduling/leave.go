@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -102,7 +101,7 @@ func (l *Ledger) depart(e *entry) {
 		l.quota.Release(uid)
 		l.unseat(e)
 		assignment := e.assignment
-		e.assignment, e.lateSince, e.tried, e.live, e.reclaimAt = nil, time.Time{}, 0, nil, time.Time{}
+		e.assignment, e.lateSince, e.tried, e.remains = nil, 0, 0, nil
 		e.requeueAt = requeueAt(e.workload)
 		l.enqueue(e)
 		if e.stale {

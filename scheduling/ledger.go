@@ -300,7 +300,7 @@ func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(l.clock.Now()))
 	e.move(evPlanned)
 	e.claimsFailed, e.noClaimBefore = 0, time.Time{}
-	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = time.Time{}, nil, nil, false, false
+	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = 0, nil, nil, false, false
 	l.enqueue(e)
 	l.waits.seen.quota++
 	l.podsCame(e.gpus() > 0)

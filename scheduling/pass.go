@@ -260,8 +260,9 @@ func (p *pass) try(b *bucket) error {
 	e := b.jobs.items[0]
 	version, job := e.version, e.job
 	queue := b.head.queue
+	verbose := logger.V(4)
 	no := func(c cure, seen moves, why *reason.Reason) {
-		if verbose := logger.V(4); verbose.Enabled() {
+		if verbose.Enabled() {
 			verbose.Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", why.Class, "reason", why.Message)
 		}
 		if !l.refuse(e, version, seen, c, why) {
@@ -274,7 +275,8 @@ func (p *pass) try(b *bucket) error {
 		l.mu.Unlock()
 		return nil
 	}
-	assignment, why := l.assign(e)
+	assignment, class, bar := l.look(e)
+	b.bar = bar
 	if assignment != nil && b.cure.wait == nothing && l.waits.borrows(b.head, assignment.Borrows) {
 		p.tries--
 		p.looks++
@@ -282,13 +284,19 @@ func (p *pass) try(b *bucket) error {
 		return nil
 	}
 	seen := l.waits.seen
-	t := &attempt{b: b, e: e, version: version, seen: seen, assignment: assignment, why: why}
-	if why != nil {
+	t := &attempt{b: b, e: e, version: version, seen: seen, assignment: assignment}
+	if class != "" {
+		worded := class != reason.WaitingForQuota || verbose.Enabled()
+		if worded {
+			_, t.why = l.assign(e)
+		} else {
+			t.why = b.unworded()
+		}
 		if assignment == nil {
 			b.also = ""
-		} else if s := p.search(t); s == nil {
-			t.why = t.why.And(b.also)
-		} else {
+		} else if s := p.search(t); s != nil {
+			_, t.why = l.assign(e)
+			worded = true
 			t.classes = prototypes(e, assignment, l.quota)
 			l.mu.Unlock()
 			if p.stopFor(s) {
@@ -304,6 +312,9 @@ func (p *pass) try(b *bucket) error {
 			}
 		}
 		no(cure{wait: forQuota, queue: queue}, seen, t.why)
+		if !worded {
+			b.whyUsed = unworded
+		}
 		l.mu.Unlock()
 		return nil
 	}

@@ -74,7 +74,7 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 var farBehind = fmt.Sprintf("behind the first %d jobs of its queue", exactReasons)
 
 func (e *entry) line(why reason.Reason) pendingLine {
-	line := pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.said}
+	line := pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.lastSaid()}
 	if e.job.Gated {
 		for _, pod := range e.unplaced {
 			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {
@@ -96,7 +96,7 @@ func (l *Ledger) replanLines(now time.Time) []pendingLine {
 		bound, all := e.progress(now)
 		line := pendingLine{
 			job: e.job, why: *e.why, event: "Replanning",
-			prefix: fmt.Sprintf("only %d of %d pods have a node: ", bound, all), said: e.said,
+			prefix: fmt.Sprintf("only %d of %d pods have a node: ", bound, all), said: e.lastSaid(),
 		}
 		if l.kueueDecides() {
 			line.pods = e.stuckPods()
@@ -168,6 +168,10 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		// The numbers are arithmetic, and change with every other admission.
 		_, now := l.assign(e)
 		now = now.And(b.also)
+		if now == nil && b.why.Message == "" {
+			// It is about to be tried.
+			return nil
+		}
 		if now != nil && now.Class == b.why.Class {
 			b.why = now
 		} else if now != nil {
@@ -186,7 +190,7 @@ func (l *Ledger) told(uid types.UID, s said) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.jobs[uid]; e != nil && (e.spot.waits || e.state == Admitted) {
-		e.said = s
+		e.said = &s
 	}
 }
 

@@ -36,7 +36,9 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 		default:
 			e = newEntry(job)
 			e.requeueAt = requeueAt(wl)
-			e.said = saidBefore(wl, l.clock.Now())
+			if s := saidBefore(wl, l.clock.Now()); s != (said{}) {
+				e.said = &s
+			}
 			l.jobs[job.Owner.UID] = e
 			l.keeps(job)
 		}
@@ -63,7 +65,8 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		e.stale = !sameSize(e.job, job)
 		job = l.keepAdmitted(e, job)
 	} else {
-		e.stale, e.wants = false, nil
+		e.stale = false
+		e.setWants(nil)
 		changed = changed || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
@@ -125,15 +128,15 @@ func deactivatedBecause(wl *kueue.Workload) string {
 // it was admitted with: what is charged and held stands until the job leaves.
 // A job that asks for something else now is stopped, and admitted anew.
 func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
-	e.wants = nil
+	e.setWants(nil)
 	switch {
 	case sameSize(e.job, job):
 		if job.Elastic {
-			e.wants = countsOf(job)
+			e.setWants(countsOf(job))
 		}
 		return keepRendered(e.job, job)
 	case otherCounts(e.job, job):
-		e.wants = countsOf(job)
+		e.setWants(countsOf(job))
 		return keepRendered(e.job, withCounts(job, countsOf(e.job)))
 	}
 	if job.Gated && job.Queue == e.job.Queue && (!job.Templated || !job.Suspended || len(job.PodSets) == 0) {

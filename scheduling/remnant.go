@@ -27,11 +27,15 @@ func (l *Ledger) reclaim(e *entry) action {
 		return action{}
 	}
 	now := l.clock.Now()
-	if e.reclaimAt.IsZero() {
-		e.reclaimAt = now.Add(reclaimEvery)
+	if e.remains == nil {
+		e.remains = &remains{}
 	}
-	if now.Before(e.reclaimAt) {
-		return action{do: doLater, after: e.reclaimAt.Sub(now)}
+	r := e.remains
+	if r.reclaimAt.IsZero() {
+		r.reclaimAt = now.Add(reclaimEvery)
+	}
+	if now.Before(r.reclaimAt) {
+		return action{do: doLater, after: r.reclaimAt.Sub(now)}
 	}
 	return action{do: doReclaim, live: live, reclaim: e.reclaimable(live)}
 }
@@ -60,8 +64,8 @@ func (e *entry) remnant() (live []int32, ok bool) {
 func (e *entry) givesUp(live []int32) bool {
 	for i, set := range e.sets {
 		charged := int32(len(set.slots))
-		if e.live != nil {
-			charged = e.live[i]
+		if live := e.live(); live != nil {
+			charged = live[i]
 		}
 		if live[i] < charged || slices.ContainsFunc(set.slots, func(s *slot) bool { return s.hold != nil }) {
 			return true
@@ -100,6 +104,7 @@ func (l *Ledger) restoreLive(e *entry) {
 	if e.job.Finish == nil || len(e.workload.Status.ReclaimablePods) == 0 {
 		return
 	}
+	left := &remains{}
 	for _, set := range e.sets {
 		n := int32(len(set.slots))
 		for _, r := range e.workload.Status.ReclaimablePods {
@@ -107,15 +112,16 @@ func (l *Ledger) restoreLive(e *entry) {
 				n = max(0, n-r.Count)
 			}
 		}
-		e.live = append(e.live, n)
+		left.live = append(left.live, n)
 	}
+	e.remains = left
 	l.chargeLive(e)
 }
 
 // chargeLive charges the pods that are left, and no others.
 func (l *Ledger) chargeLive(e *entry) {
 	a := *e.assignment
-	a.Usage = e.usageOf(e.live)
+	a.Usage = e.usageOf(e.live())
 	e.assignment = &a
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
 }
@@ -129,7 +135,7 @@ func (l *Ledger) reclaimed(uid types.UID, live []int32) {
 	if e == nil || e.state != Leaving || len(live) != len(e.sets) {
 		return
 	}
-	e.live, e.reclaimAt = slices.Clone(live), l.clock.Now().Add(reclaimEvery)
+	e.remains = &remains{live: slices.Clone(live), reclaimAt: l.clock.Now().Add(reclaimEvery)}
 	for _, set := range e.sets {
 		for _, s := range set.slots {
 			if !s.occupied() {

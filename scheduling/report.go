@@ -52,6 +52,14 @@ type said struct {
 	at    time.Time
 }
 
+// lastSaid is what was last told of the job, the zero value if nothing was.
+func (e *entry) lastSaid() said {
+	if e.said == nil {
+		return said{}
+	}
+	return *e.said
+}
+
 // reporter tells the API why jobs wait and how full the queues are.
 type reporter struct {
 	*Jobs

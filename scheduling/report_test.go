@@ -143,12 +143,12 @@ func TestRestartDoesNotTellAgainWhatTheWorkloadSays(t *testing.T) {
 	})
 	s.read(j, wl, nil)
 	want := said{event: "Pending", why: reason.Reason{Class: reason.ExceedsMaxQuota, Message: "needs 16 GPUs"}, at: s.clock.Now()}
-	if got := s.entry(j).said; got != want {
+	if got := s.entry(j).lastSaid(); got != want {
 		t.Errorf("it was told %+v, want %+v", got, want)
 	}
 	fresh := job("fresh", set("node", 0, 1, 16))
 	s.read(fresh, s.workloadOfJob(fresh), nil)
-	if got := s.entry(fresh).said; got != (said{}) {
+	if got := s.entry(fresh).lastSaid(); got != (said{}) {
 		t.Errorf("a job that nothing was said of was told %+v", got)
 	}
 }

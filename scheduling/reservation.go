@@ -91,11 +91,30 @@ func (l *Ledger) reservedFrom(e *entry) []string {
 
 // assign asks for the quota of a job. What is withheld for reservations that it
 // passes counts as free.
-func (l *Ledger) assign(e *entry) (*quota.Assignment, *reason.Reason) {
+func (l *Ledger) assign(e *entry) (a *quota.Assignment, no *reason.Reason) {
 	request := e.request(l.namespaces[e.job.Owner.Namespace])
-	a, no := l.quota.Assign(request)
-	if no == nil || len(l.reserved) == 0 {
-		return a, no
+	l.passing(e, func() bool {
+		a, no = l.quota.Assign(request)
+		return no == nil
+	})
+	return a, no
+}
+
+// look is assign without the words.
+func (l *Ledger) look(e *entry) (a *quota.Assignment, no reason.Class, bar quota.Bar) {
+	request := e.request(l.namespaces[e.job.Owner.Namespace])
+	l.passing(e, func() bool {
+		a, no, bar = l.quota.Look(request)
+		return no == ""
+	})
+	return a, no, bar
+}
+
+// passing asks whether a job has quota, and where it has none, asks once more
+// with what is free to a job that passes reservations.
+func (l *Ledger) passing(e *entry, has func() bool) {
+	if has() || len(l.reserved) == 0 {
+		return
 	}
 	var passed []*reservation
 	cq, _ := l.quota.ClusterQueueOf(e.queue())
@@ -107,12 +126,11 @@ func (l *Ledger) assign(e *entry) (*quota.Assignment, *reason.Reason) {
 		}
 	}
 	if len(passed) > 0 {
-		a, no = l.quota.Assign(request)
+		has()
 	}
 	for _, r := range passed {
 		l.quota.Withhold(r.e.job.Owner.UID, r.queue, r.usage)
 	}
-	return a, no
 }
 
 // starved says that it is time to choose nodes for a job that has quota and no
@@ -120,7 +138,7 @@ func (l *Ledger) assign(e *entry) (*quota.Assignment, *reason.Reason) {
 // job after it, or what is reserved for it serves no more.
 func (l *Ledger) starved(e *entry) bool {
 	now := l.clock.Now()
-	if l.reserveAfter <= 0 || now.Sub(waitsSince(admission{job: e.job, workload: e.workload})) < l.reserveAfter || now.Before(e.noReservation) {
+	if l.reserveAfter <= 0 || now.Sub(waitsSince(admission{job: e.job, workload: e.workload})) < l.reserveAfter || e.noReservation.after(now) {
 		return false
 	}
 	r := l.reserved[e.spot.bucket.head.queue]
@@ -167,7 +185,7 @@ func (p *pass) reserve(e *entry, version int, a *quota.Assignment, fw framework.
 	now := l.clock.Now()
 	if len(nodes) == 0 {
 		// Not even an end of all jobs would help. That is asked again later.
-		e.noReservation = now.Add(l.reserveAfter)
+		e.noReservation = instantOf(now.Add(l.reserveAfter))
 		if r := e.reservation; r != nil {
 			l.unreserve(r)
 		}
@@ -278,7 +296,7 @@ func (l *Ledger) tendReservations() {
 	for _, r := range l.reserved {
 		switch {
 		case !r.until.IsZero() && !now.Before(r.until):
-			r.e.noReservation = now.Add(l.reserveAfter)
+			r.e.noReservation = instantOf(now.Add(l.reserveAfter))
 			l.effects.Note(r.e.job, noteReservationOver, fmt.Sprintf("%s no more reserved for it: it did not start within %s", nodesAre(r.nodes), l.reserveFor))
 			l.unreserve(r)
 		case l.waits.heads[r.queue] != r.e.spot.bucket.head || r.e.spot.bucket.cure.wait == behind:

@@ -5,6 +5,30 @@ import (
 	"time"
 )
 
+// efforts is what a bucket remembers of what took long.
+type efforts struct {
+	search lastSearch
+	// restUntil is set when a plan took so long that pods must come first for a
+	// while.
+	restUntil time.Time
+}
+
+// effort is where to note that something took long.
+func (b *bucket) effort() *efforts {
+	if b.efforts == nil {
+		b.efforts = &efforts{}
+	}
+	return b.efforts
+}
+
+// lastSearch is the last search for victims, the zero one if there was none.
+func (b *bucket) lastSearch() lastSearch {
+	if b.efforts == nil {
+		return lastSearch{}
+	}
+	return b.efforts.search
+}
+
 // lastSearch is what a bucket remembers of the last search for victims. A
 // search in vain is made again when something that matters to it may have
 // changed: room, charges, who may be stopped by now. Much changes all the time,
@@ -22,24 +46,28 @@ type lastSearch struct {
 func (l *Ledger) searched(b *bucket, seen moves, again time.Time, took time.Duration, found bool) {
 	now := l.clock.Now()
 	if found {
-		b.search = lastSearch{}
+		if b.efforts != nil {
+			b.efforts.search = lastSearch{}
+		}
 		delete(l.waits.searches, b)
 		return
 	}
 	l.searchRest = now.Add(restShare * took)
-	b.search = lastSearch{made: true, seen: seen, again: again}
+	b.effort().search = lastSearch{made: true, seen: seen, again: again}
 	l.waits.searches[b] = struct{}{}
 }
 
 // searchRests says that a search is not to be made now, because it was made
 // before and others have taken their time.
 func (l *Ledger) searchRests(b *bucket, now time.Time) bool {
-	return b.search.made && now.Before(l.searchRest)
+	return b.lastSearch().made && now.Before(l.searchRest)
 }
 
 // searchLater has a search made that could not be made now.
 func (l *Ledger) searchLater(b *bucket) {
-	b.search.seen = moves{}
+	if b.efforts != nil {
+		b.efforts.search.seen = moves{}
+	}
 	l.waits.searches[b] = struct{}{}
 }
 
@@ -56,11 +84,12 @@ func (l *Ledger) searchAgain(now time.Time) {
 		if l.claimOf(queue) != nil {
 			continue
 		}
-		due := b.search.seen != w.seen || (!b.search.again.IsZero() && !now.Before(b.search.again))
+		last := b.lastSearch()
+		due := last.seen != w.seen || (!last.again.IsZero() && !now.Before(last.again))
 		if due && now.Before(b.jobs.items[0].noClaimBefore) {
 			due = false
 		}
-		if o := first[queue]; due && (o == nil || b.search.before(o.search) || (b.search.seen == o.search.seen && b.rank.compare(o.rank) < 0)) {
+		if o := first[queue]; due && (o == nil || last.before(o.lastSearch()) || (last.seen == o.lastSearch().seen && b.rank.compare(o.rank) < 0)) {
 			first[queue] = b
 		}
 	}

@@ -33,7 +33,7 @@ const heirGrace = 15 * time.Second
 // vacant says that the job's pod has gone by itself, so that its place can pass
 // to another one: Muster has not stopped it.
 func (e *entry) vacant() bool {
-	return e.state == Leaving && e.ended && e.eviction == nil && e.live == nil && e.job.Keeper != (workload.Keeper{}) && !e.occupied() &&
+	return e.state == Leaving && e.ended && e.eviction == nil && e.live() == nil && e.job.Keeper != (workload.Keeper{}) && !e.occupied() &&
 		len(e.sets) == 1 && len(e.sets[0].slots) == 1 && e.sets[0].slots[0].node != "" && !e.sets[0].slots[0].done
 }
 
@@ -76,10 +76,10 @@ func (l *Ledger) firstLike(e *entry) *entry {
 // passesOn says that the place of a job that leaves is likely to pass to another
 // pod of its keeper. A StatefulSet makes that one only when this one has gone.
 func (l *Ledger) passesOn(e *entry) bool {
-	if !e.ended || e.eviction != nil || e.live != nil || e.job.Keeper == (workload.Keeper{}) || len(e.sets) != 1 || l.isPromised(e) {
+	if !e.ended || e.eviction != nil || e.live() != nil || e.job.Keeper == (workload.Keeper{}) || len(e.sets) != 1 || l.isPromised(e) {
 		return false
 	}
-	return e.job.Keeper.Kind == "StatefulSet" || l.clock.Now().Before(e.keptUntil) || l.firstLike(e) != nil
+	return e.job.Keeper.Kind == "StatefulSet" || e.keptUntil.after(l.clock.Now()) || l.firstLike(e) != nil
 }
 
 // isPromised says that a claim counts on what a job leaves: jobs were stopped
@@ -98,14 +98,14 @@ func (l *Ledger) isPromised(e *entry) bool {
 func (l *Ledger) keepFor(uid types.UID, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.jobs[uid]; e != nil && e.vacant() && e.keptUntil.IsZero() {
-		e.keptUntil = until
+	if e := l.jobs[uid]; e != nil && e.vacant() && e.keptUntil == 0 {
+		e.keptUntil = instantOf(until)
 	}
 }
 
 // isKept says that the place of a job which has gone waits for its heir.
 func (l *Ledger) isKept(e *entry) bool {
-	return e.vacant() && l.clock.Now().Before(e.keptUntil) && !l.isPromised(e) && !l.isAway(e, e.sets[0].slots[0])
+	return e.vacant() && e.keptUntil.after(l.clock.Now()) && !l.isPromised(e) && !l.isAway(e, e.sets[0].slots[0])
 }
 
 // inherit gives a job the place of another one, which was released just now: its
@@ -125,7 +125,7 @@ func (l *Ledger) succeedIn(e *entry) {
 		return
 	}
 	for uid := range l.kept[e.job.Keeper] {
-		if from := l.jobs[uid]; from != nil && from != e && !from.keptUntil.IsZero() && l.isKept(from) && l.heirOf(from) == e {
+		if from := l.jobs[uid]; from != nil && from != e && from.keptUntil != 0 && l.isKept(from) && l.heirOf(from) == e {
 			l.depart(from)
 			return
 		}
@@ -139,7 +139,7 @@ func (l *Ledger) lapsed() []types.UID {
 	var out []types.UID
 	for _, jobs := range l.kept {
 		for uid := range jobs {
-			if e := l.jobs[uid]; e != nil && !e.keptUntil.IsZero() && e.vacant() && !l.isKept(e) {
+			if e := l.jobs[uid]; e != nil && e.keptUntil != 0 && e.vacant() && !l.isKept(e) {
 				out = append(out, uid)
 			}
 		}

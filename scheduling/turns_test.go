@@ -263,7 +263,7 @@ func TestAHeadThatWouldBorrowComesFirstAgainWhenQuotaIsReleased(t *testing.T) {
 	s.mu.Lock()
 	// It is looked at, and gives way.
 	h := s.next().head
-	if !s.waits.borrows(h, 1) || s.next().key.queue != (types.NamespacedName{Namespace: namespace, Name: "beta"}) {
+	if !s.waits.borrows(h, 1) || s.next().key.line.queue != (types.NamespacedName{Namespace: namespace, Name: "beta"}) {
 		t.Error("who would borrow does not give way")
 	}
 	s.quota.Release("someone")

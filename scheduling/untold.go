@@ -83,7 +83,8 @@ func (u *untold) next(n int, now time.Time, skip map[*entry]struct{}) []*entry {
 			if len(out) == n {
 				return out
 			}
-			b.told = &e.spot.rank
+			r := e.filed()
+			b.told = &r
 			if _, done := skip[e]; !done {
 				out = append(out, e)
 			}
@@ -114,7 +115,7 @@ func (b *bucket) after() []*entry {
 		return b.jobs.items
 	}
 	at := *b.told
-	i, found := slices.BinarySearchFunc(b.jobs.items, at, func(e *entry, r rank) int { return e.spot.rank.compare(r) })
+	i, found := slices.BinarySearchFunc(b.jobs.items, at, func(e *entry, r rank) int { return e.filed().compare(r) })
 	if found {
 		i++
 	}

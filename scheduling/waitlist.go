@@ -24,7 +24,7 @@ import (
 type waitlist struct {
 	// lines are all jobs that wait, startable or not, by LocalQueue; parked is
 	// how many of them are deactivated.
-	lines   map[types.NamespacedName]*ordered[*entry]
+	lines   map[types.NamespacedName]*line
 	parked  map[types.NamespacedName]int32
 	buckets map[bucketKey]*bucket
 	demands map[shape]*demand
@@ -71,7 +71,7 @@ type waitlist struct {
 
 func newWaitlist() waitlist {
 	return waitlist{
-		lines:    map[types.NamespacedName]*ordered[*entry]{},
+		lines:    map[types.NamespacedName]*line{},
 		parked:   map[types.NamespacedName]int32{},
 		buckets:  map[bucketKey]*bucket{},
 		demands:  map[shape]*demand{},
@@ -110,8 +110,9 @@ func (r rank) compare(o rank) int {
 	return cmp.Compare(r.uid, o.uid)
 }
 
+// bucketKey names a bucket by the line of its LocalQueue.
 type bucketKey struct {
-	queue types.NamespacedName
+	line  *line
 	shape shape
 }
 
@@ -120,7 +121,7 @@ type bucketKey struct {
 type bucket struct {
 	key    bucketKey
 	born   int64
-	jobs   ordered[*entry]
+	jobs   jobList
 	demand *demand
 	// head is where it waits for its turn.
 	head *head
@@ -131,9 +132,12 @@ type bucket struct {
 	// why is the reason that its jobs were refused for last, nil before the
 	// first try.
 	why *reason.Reason
-	// whyUsed is the count of moves of quota that why is true for.
+	// whyUsed is the count of moves of quota that why is true for; unworded is
+	// another one than all of them.
 	whyUsed int64
-	cure    cure
+	// bar is what keeps the jobs from more than another refusal, as far as known.
+	bar  quota.Bar
+	cure cure
 	// stands says that it stands in line at its head.
 	stands bool
 	// needsOthers, needsClaims: see there.
@@ -146,29 +150,34 @@ type bucket struct {
 	// their reason's class; told is up to where they have.
 	untold bool
 	told   *rank
-	// restUntil is set when a plan took so long that pods must come first for a
-	// while.
-	restUntil time.Time
-	// search is the last one for victims; also is what it adds to why.
-	search lastSearch
-	also   string
+	// efforts is what is remembered of plans and searches that took long; nil for
+	// most. also is what the last search for victims adds to why.
+	efforts *efforts
+	also    string
 }
 
-// demand is what the jobs of one shape request per pod, by pod set; nil until that
-// is asked for by more than one of them. buckets is how many buckets share it.
+// demand is the pod sets that the jobs of one shape request; nil until that is
+// asked for by more than one of them. buckets is how many buckets share it.
 type demand struct {
-	perPod  []quota.Requests
+	podSets []quota.PodSet
 	buckets int
 }
 
 // spot is where the waitlist has a job. The zero spot is nowhere.
 type spot struct {
-	waits     bool
-	queue     types.NamespacedName
-	rank      rank
+	waits bool
+	// priority and created are of the rank that the job is filed under.
+	priority  int32
+	created   int64
+	line      *line
 	bucket    *bucket
 	blocked   *reason.Reason
-	requeueAt time.Time
+	requeueAt instant
+}
+
+// filed is the rank that the job is filed under.
+func (e *entry) filed() rank {
+	return rank{priority: e.spot.priority, created: e.spot.created, uid: e.job.Owner.UID}
 }
 
 // parked says that the job is deactivated: it waits for nothing.
@@ -200,35 +209,36 @@ func (l *Ledger) list(e *entry) {
 	belongs(w.sleeping, e, asleep)
 
 	var now spot
-	var key bucketKey
+	queue := e.queue()
+	inBucket := false
 	if waits {
-		now = spot{waits: true, queue: e.queue(), rank: e.rank(), blocked: e.blocked}
+		r := e.rank()
+		now = spot{waits: true, priority: r.priority, created: r.created, line: w.lines[queue], blocked: e.blocked}
 		if asleep {
-			now.requeueAt = e.requeueAt
+			now.requeueAt = instantOf(e.requeueAt)
 		}
-		if e.state == Pending && e.startable() && !asleep {
-			key = bucketKey{now.queue, e.shapeOf()}
-			now.bucket = w.buckets[key]
+		if inBucket = e.state == Pending && e.startable() && !asleep; inBucket {
+			now.bucket = w.buckets[bucketKey{now.line, e.shapeOf()}]
 		}
 	}
-	inBucket := key != bucketKey{}
-	if now == e.spot && inBucket == (now.bucket != nil) {
+	if now == e.spot && inBucket == (now.bucket != nil) && waits == (now.line != nil) {
 		return
 	}
 	clock := l.clock.Now()
 	w.take(e, clock)
 	if waits {
-		w.line(now.queue).insert(e.at(now))
+		now.line = w.line(queue)
+		now.line.insert(e.at(now))
 		if now.parked() {
-			w.parked[now.queue]++
+			w.parked[queue]++
 		}
 		w.untold.add(e)
 		l.effects.Report()
 	} else {
 		w.untold.remove(e)
-		e.said = said{}
+		e.said = nil
 	}
-	if inBucket && w.join(key, e, l.headOf(now.queue), clock) {
+	if inBucket && w.join(bucketKey{now.line, e.shapeOf()}, e, l.headOf(queue), clock) {
 		l.effects.Admit()
 	}
 }
@@ -254,14 +264,14 @@ func (w *waitlist) take(e *entry, now time.Time) {
 		e.spot = spot{}
 		return
 	}
-	line := w.lines[old.queue]
-	if line.remove(e); len(line.items) == 0 {
-		delete(w.lines, old.queue)
-		delete(w.where, old.queue)
+	queue := old.line.queue
+	if old.line.remove(e); len(old.line.items) == 0 {
+		delete(w.lines, queue)
+		delete(w.where, queue)
 	}
 	if old.parked() {
-		if w.parked[old.queue]--; w.parked[old.queue] == 0 {
-			delete(w.parked, old.queue)
+		if w.parked[queue]--; w.parked[queue] == 0 {
+			delete(w.parked, queue)
 		}
 	}
 	if b := old.bucket; b != nil {
@@ -270,25 +280,44 @@ func (w *waitlist) take(e *entry, now time.Time) {
 	e.spot = spot{}
 }
 
-func (w *waitlist) line(queue types.NamespacedName) *ordered[*entry] {
-	line := w.lines[queue]
-	if line == nil {
-		line = &ordered[*entry]{compare: byRank}
-		w.lines[queue] = line
+func (w *waitlist) line(queue types.NamespacedName) *line {
+	of := w.lines[queue]
+	if of == nil {
+		of = &line{queue: queue}
+		w.lines[queue] = of
 	}
-	return line
+	return of
+}
+
+// line is the jobs of one LocalQueue that wait. It is another one after the last
+// of them has left.
+type line struct {
+	queue types.NamespacedName
+	jobList
+}
+
+// jobList is jobs by the rank that they are filed under.
+type jobList struct{ items []*entry }
+
+func (j *jobList) insert(e *entry) { j.do((*ordered[*entry]).insert, e) }
+func (j *jobList) remove(e *entry) { j.do((*ordered[*entry]).remove, e) }
+
+func (j *jobList) do(what func(*ordered[*entry], *entry), e *entry) {
+	o := ordered[*entry]{compare: byRank, items: j.items}
+	what(&o, e)
+	j.items = o.items
 }
 
 // byRank orders jobs by the rank that they are filed under.
-func byRank(a, b *entry) int { return a.spot.rank.compare(b.spot.rank) }
+func byRank(a, b *entry) int { return a.filed().compare(b.filed()) }
 
 // join puts a job into its bucket and reports whether the bucket is due.
 func (w *waitlist) join(key bucketKey, e *entry, h *head, now time.Time) bool {
 	b := w.buckets[key]
 	if b == nil {
 		w.born++
-		b = &bucket{key: key, born: w.born, jobs: ordered[*entry]{compare: byRank}, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
-		b.rank, b.head, b.cure = e.spot.rank, h, cure{wait: aside}
+		b = &bucket{key: key, born: w.born, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
+		b.rank, b.head, b.cure = e.filed(), h, cure{wait: aside}
 		if b.demand = w.demands[key.shape]; b.demand == nil {
 			b.demand = &demand{}
 			w.demands[key.shape] = b.demand
@@ -318,14 +347,14 @@ func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 		}
 		w.quit(b.head)
 		delete(w.searches, b)
-	case b.jobs.items[0].spot.rank != b.rank:
+	case b.jobs.items[0].filed() != b.rank:
 		was, before := b.cure, b.rank
 		w.leave(b)
 		b.cure = cure{wait: aside}
 		if b.stands {
 			b.head.line.remove(b)
 		}
-		b.rank = b.jobs.items[0].spot.rank
+		b.rank = b.jobs.items[0].filed()
 		if b.stands {
 			b.head.line.insert(b)
 		}
