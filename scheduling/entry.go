@@ -326,26 +326,60 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 		Queue:           types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue},
 		NamespaceLabels: namespaceLabels,
 	}
-	r.PodSets = e.podSets()
+	r.PodSets = make([]quota.PodSet, len(e.job.PodSets))
+	for i, perPod := range e.perPod() {
+		ps := &e.job.PodSets[i]
+		r.PodSets[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: perPod, Template: ps.ChargedSpec()}
+	}
 	return r
 }
 
-// podSets are what the job asks for. They are kept where others of the shape
-// wait too: only what tells their shapes apart is looked at.
-func (e *entry) podSets() []quota.PodSet {
+// perPod is what a pod of each pod set requests. It is kept where others request
+// it too.
+func (e *entry) perPod() []quota.Requests {
 	var shared *demand
 	if b := e.spot.bucket; b != nil && b.key.shape == e.shape {
-		if shared = b.demand; shared.podSets != nil {
-			return shared.podSets
+		if shared = b.demand; shared.perPod != nil {
+			return shared.perPod
 		}
 	}
-	out := make([]quota.PodSet, len(e.job.PodSets))
-	for i := range e.job.PodSets {
-		ps := &e.job.PodSets[i]
-		out[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: quota.RequestsOf(ps.PerPod()), Template: ps.ChargedSpec()}
-	}
+	out := requestsOf(e.job)
 	if shared != nil && (shared.buckets > 1 || len(e.spot.bucket.jobs.items) > 1) {
-		shared.podSets = out
+		shared.perPod = out
+	}
+	return out
+}
+
+func requestsOf(job *workload.Job) []quota.Requests {
+	out := make([]quota.Requests, len(job.PodSets))
+	for i := range job.PodSets {
+		out[i] = quota.RequestsOf(job.PodSets[i].PerPod())
+	}
+	return out
+}
+
+// mostRequests bounds how many different requests are remembered.
+const mostRequests = 256
+
+// known is what a pod of each pod set requests, if pods of other jobs have been
+// found to request the same; else it is nil, and remembered for the next.
+func (w *waitlist) known(job *workload.Job) []quota.Requests {
+	out := requestsOf(job)
+	all := true
+	for i, r := range out {
+		words := r.String()
+		if known, ok := w.requests[words]; ok {
+			out[i] = known
+			continue
+		}
+		all = false
+		if len(w.requests) == mostRequests {
+			clear(w.requests)
+		}
+		w.requests[words] = r
+	}
+	if !all {
+		return nil
 	}
 	return out
 }

@@ -106,7 +106,7 @@ func TestJobsOfOneShapeShareWhatTheyRequestUntilOneChanges(t *testing.T) {
 			t.Errorf("job-%d requests %d GPUs per pod, want 4", i, got)
 		}
 	}
-	if first.spot.bucket.demand.podSets == nil {
+	if first.spot.bucket.demand.perPod == nil {
 		t.Error("nothing is shared")
 	}
 	first.setJob(job("job-0", set("node", 0, 2, 8)))

@@ -28,6 +28,9 @@ type waitlist struct {
 	parked  map[types.NamespacedName]int32
 	buckets map[bucketKey]*bucket
 	demands map[shape]*demand
+	// requests are what pods of waiting jobs have been found to request, by what
+	// it says in words: jobs of many shapes request the same.
+	requests map[string]quota.Requests
 	// born numbers the buckets.
 	born int64
 
@@ -75,6 +78,7 @@ func newWaitlist() waitlist {
 		parked:   map[types.NamespacedName]int32{},
 		buckets:  map[bucketKey]*bucket{},
 		demands:  map[shape]*demand{},
+		requests: map[string]quota.Requests{},
 		heads:    map[string]*head{},
 		where:    map[types.NamespacedName]*head{},
 		turn:     &pile[*head]{compare: byTurn, at: func(h *head) *int { return &h.at }},
@@ -156,10 +160,11 @@ type bucket struct {
 	also    string
 }
 
-// demand is the pod sets that the jobs of one shape request; nil until that is
-// asked for by more than one of them. buckets is how many buckets share it.
+// demand is what the jobs of one shape request per pod, by pod set; nil where it is
+// not shared by jobs, of this shape or another. buckets is how many buckets share
+// it.
 type demand struct {
-	podSets []quota.PodSet
+	perPod  []quota.Requests
 	buckets int
 }
 
@@ -319,7 +324,7 @@ func (w *waitlist) join(key bucketKey, e *entry, h *head, now time.Time) bool {
 		b = &bucket{key: key, born: w.born, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
 		b.rank, b.head, b.cure = e.filed(), h, cure{wait: aside}
 		if b.demand = w.demands[key.shape]; b.demand == nil {
-			b.demand = &demand{}
+			b.demand = &demand{perPod: w.known(e.job)}
 			w.demands[key.shape] = b.demand
 		}
 		b.demand.buckets++
