@@ -223,7 +223,7 @@ func (l *Ledger) claimOf(queue string) *entry {
 // ripe are the jobs whose claims have nobody to wait for, in queue order.
 func (l *Ledger) ripe() []*entry {
 	var out []*entry
-	if !l.restored || l.kueueDecides() {
+	if !l.admits() {
 		return nil
 	}
 	for _, e := range l.claims {

@@ -171,9 +171,13 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 			case <-c.config.Clock.After(time.Second):
 			}
 		}
+		c.Ledger.reading()
+		c.effects.first.begin(c.config.Clock.Now())
 		close(done)
 		c.Ledger.Restored()
-		(&reporter{Jobs: c.jobs}).run(ctx)
+		go (&reporter{Jobs: c.jobs}).run(ctx)
+		c.effects.first.wait(ctx, c.config.Clock)
+		c.Ledger.allRead()
 	}()
 	select {
 	case <-done:

@@ -55,6 +55,8 @@ type asyncEffects struct {
 	jobs    workqueue.TypedRateLimitingInterface[JobKey]
 	holders holders
 	settles workqueue.TypedRateLimitingInterface[settle]
+	// first are the owners that are to be read before anything is admitted.
+	first *firstReads
 }
 
 func newEffects() *asyncEffects {
@@ -66,6 +68,7 @@ func newEffects() *asyncEffects {
 		tell:    func(*workload.Job, string, string) {},
 		settles: newQueue[settle](),
 		holders: holders{jobs: map[types.UID]struct{}{}},
+		first:   newFirstReads(),
 	}
 	a.jobs = newQueueOver(newByUrgency(a.holders.has))
 	return a
@@ -105,6 +108,7 @@ func (a *asyncEffects) Note(job *workload.Job, why, message string) {
 // Sync has a job read. The pods of a group are listed from the API, so what
 // happens to them at about the same time is read at once.
 func (a *asyncEffects) Sync(key JobKey) {
+	a.first.told(key)
 	if key.Kind == workload.PodGroupGVK.Kind || key.Kind == workload.ReplicaGVK.Kind {
 		a.jobs.AddAfter(key, groupSoon)
 		return

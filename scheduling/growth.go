@@ -18,7 +18,7 @@ import (
 func (l *Ledger) growthDue() bool {
 	for _, e := range l.growing {
 		if e.growth.at != l.waits.seen {
-			return l.restored && !l.kueueDecides()
+			return l.admits()
 		}
 	}
 	return false

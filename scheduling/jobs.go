@@ -88,7 +88,7 @@ const writers = 16
 // run works until ctx is done.
 func (j *Jobs) run(ctx context.Context) {
 	for range writers {
-		go drain(ctx, j.effects.jobs, j.reconcile)
+		go drain(ctx, j.effects.jobs, j.readFirst)
 		go drain(ctx, j.writes, j.writeAdmission)
 	}
 	go drain(ctx, j.effects.settles, j.settle)

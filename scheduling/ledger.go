@@ -62,6 +62,8 @@ type Ledger struct {
 	// restored is set once the state of the API has been read at start; no
 	// job is admitted before.
 	restored bool
+	// unread: jobs that wait are being read for the first time, see firstReads.
+	unread bool
 	// early are the pods that left their nodes while the admitted jobs were
 	// being read, by their owner's UID: how they ended is asked once it is known
 	// whose they were. It is nil at other times.
@@ -217,7 +219,7 @@ func (l *Ledger) isRestored() bool {
 
 // next is the bucket whose first job is to be tried now, nil if there is none.
 func (l *Ledger) next() *bucket {
-	if !l.restored || l.kueueDecides() || len(l.waits.turn.items) == 0 {
+	if !l.admits() || len(l.waits.turn.items) == 0 {
 		return nil
 	}
 	return l.waits.turn.items[0].due.items[0]

@@ -42,7 +42,7 @@ func (c *Cycle) Pass(ctx context.Context) (more bool) {
 	defer c.ledger.mu.Unlock()
 	l := c.ledger
 	return l.next() != nil || len(p.aside) > 0 || l.growthDue() || len(l.ripe()) > 0 ||
-		(len(l.waits.renewals) > 0 && l.restored && !l.kueueDecides())
+		(len(l.waits.renewals) > 0 && l.admits())
 }
 
 // pass is one admission pass.
@@ -122,7 +122,7 @@ func (p *pass) run() error {
 // renewal is a refused bucket to be tried again for its reason: one, in a pass
 // that has nothing else to do.
 func (p *pass) renewal() *bucket {
-	if l := p.ledger; p.tries == 0 && l.restored && !l.kueueDecides() {
+	if l := p.ledger; p.tries == 0 && l.admits() {
 		return l.waits.nextRenewal()
 	}
 	return nil
@@ -177,7 +177,7 @@ func (p *pass) findGPUs() error {
 	l := p.ledger
 	l.mu.Lock()
 	var bites []placement.Bite
-	if l.waits.gpusMoved && l.restored && !l.kueueDecides() {
+	if l.waits.gpusMoved && l.admits() {
 		l.waits.gpusMoved = false
 		for bite := range l.waits.gpus {
 			bites = append(bites, bite)
