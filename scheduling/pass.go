@@ -292,12 +292,12 @@ func (p *pass) try(b *bucket) error {
 		} else {
 			t.why = b.unworded()
 		}
-		if assignment == nil {
+		if assignment == nil && l.overtaken(e, queue) == nil {
 			b.also = ""
 		} else if s := p.search(t); s != nil {
 			_, t.why = l.assign(e)
 			worded = true
-			t.classes = prototypes(e, assignment, l.quota)
+			t.classes = prototypes(e, t.assignment, l.quota)
 			l.mu.Unlock()
 			if p.stopFor(s) {
 				return nil

@@ -13,6 +13,10 @@ import (
 	"github.com/muster-gpu/muster/quota"
 )
 
+// fruitless is what a search counts for at least whose victims could not be
+// stopped.
+const fruitless = time.Millisecond
+
 // attempt is the try to start a job, as far as it has come.
 type attempt struct {
 	b          *bucket
@@ -53,15 +57,20 @@ func (p *pass) stopFor(s *search) (done bool) {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.searched(t.b, t.seen, s.protected, took, found)
+	done = found && err == nil && s.commit()
+	if found && !done {
+		took = max(took, fruitless)
+	}
+	l.searched(t.b, t.seen, s.protected, took, done)
 	switch {
 	case err != nil:
 		klog.FromContext(p.ctx).Error(err, "Looking for jobs to stop for another one", "job", t.e.job.Owner.NamespacedName)
-	case found && s.commit():
+	case done:
 		p.fresh = false
 		return true
 	case found:
-		// What it looked at has changed.
+		// What it looked at has changed, or a place cannot be claimed: then that
+		// must not be tried all the time.
 		l.searchLater(t.b)
 		p.setAside(t.b)
 		return true
@@ -79,16 +88,23 @@ func (p *pass) search(t *attempt) *search {
 	if t.e.version != t.version || t.e.state != Pending {
 		return nil
 	}
-	queue := t.assignment.ClusterQueue
-	if !l.quota.MayPreempt(queue) {
+	queue := t.b.head.queue
+	over := l.overtaken(t.e, queue)
+	if over == nil && !l.quota.MayPreempt(queue) {
 		t.b.also = ""
 		return nil
 	}
-	if now.Before(t.e.noClaimBefore) || l.claimOf(queue) != nil || l.searchRests(t.b, now) {
+	if now.Before(t.e.noClaimBefore) || (over == nil && l.claimOf(queue) != nil) || l.searchRests(t.b, now) {
 		l.searchLater(t.b)
 		return nil
 	}
 	s := &search{pass: p, attempt: t, going: map[types.UID]bool{}, leaving: map[types.UID][]*corev1.Pod{}, reserved: l.reservedFrom(t.e)}
+	if over != nil {
+		defer l.liftClaim(over)()
+		if !s.overtake(over) {
+			return nil
+		}
+	}
 	for e := range l.waits.charged {
 		if e.state != Leaving {
 			continue
@@ -130,8 +146,11 @@ func (p *pass) search(t *attempt) *search {
 // and reports whether the job has its claim. The Ledger's lock is held.
 func (s *search) commit() bool {
 	l, e := s.ledger, s.e
-	if e.version != s.version || e.state != Pending || !e.startable() || l.claimOf(s.assignment.ClusterQueue) != nil {
+	if e.version != s.version || e.state != Pending || !e.startable() || !s.mayClaim() {
 		return false
+	}
+	if s.over != nil {
+		defer l.liftClaim(s.over)()
 	}
 	request := e.request(l.namespaces[e.job.Owner.Namespace])
 	a, _ := l.assign(e)
@@ -157,6 +176,9 @@ func (s *search) commit() bool {
 	}
 	if !now.Fits() {
 		return false
+	}
+	if s.over != nil {
+		l.handOver(s.over, e)
 	}
 	if err := l.promise(e, a, claimHolds(s.classes, s.plan), victims, gone); err != nil {
 		l.logger.Error(err, "Claiming what jobs would leave", "job", e.job.Owner.NamespacedName)

@@ -628,28 +628,6 @@ func TestAFinishedJobThatLeavesPodsRunningDoesNotCountAsGone(t *testing.T) {
 	c.wantLeaving("done", "low")
 }
 
-func TestWhoComesWithAHigherPriorityWaitsForTheClaimOfItsQueue(t *testing.T) {
-	c := newContest(t, 8)
-	c.policy("main", "", 8, lowerPriority)
-	c.runs(one("low", 8), 0)
-	high, highest := one("high", 8), one("highest", 8)
-	c.submit(high, 1)
-	c.pass()
-	c.submit(highest, 2)
-	c.pass()
-	c.wantState(high, Claimed)
-	c.wantState(highest, Pending)
-	c.leave()
-	c.pass()
-	// What was promised is kept; who comes first in the queue takes it from there.
-	c.wantState(high, Leaving)
-	c.wantState(highest, Claimed)
-	c.leave()
-	c.pass()
-	c.wantState(highest, Admitting)
-	c.wantState(high, Pending)
-}
-
 func TestThePriorityThatAJobHasNowCounts(t *testing.T) {
 	c := newContest(t, 8, 8)
 	c.policy("main", "", 16, lowerPriority)

@@ -12,7 +12,7 @@ import (
 )
 
 // redeem makes charges and holds of the claims that have nobody to wait for any
-// more.
+// more. One that may be overtaken is left for the next pass.
 func (p *pass) redeem() error {
 	l := p.ledger
 	l.mu.Lock()
@@ -21,6 +21,9 @@ func (p *pass) redeem() error {
 	for _, e := range ripe {
 		if p.spent(false) {
 			return nil
+		}
+		if l.overtakes(e) {
+			continue
 		}
 		p.tries++
 		if err := p.redeemOne(e); err != nil {

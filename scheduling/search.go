@@ -39,7 +39,11 @@ type search struct {
 	freed int64
 	// reserved are the nodes that are kept for others.
 	reserved []string
-	// stopped: some of these were stopped for another job.
+	// over is a job that comes after this one and has a claim in its ClusterQueue,
+	// overClaim that claim: it counts as ended. Both are nil if there is none.
+	over      *entry
+	overClaim *claim
+	// stopped: some of those who are leaving were stopped for another job.
 	stopped bool
 	// protected is when the first of those may be stopped that may not yet,
 	// zero if there are none.

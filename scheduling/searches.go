@@ -41,11 +41,12 @@ type lastSearch struct {
 	again time.Time
 }
 
-// searched records a search. All that were in vain together keep the scheduling
-// goroutine for a twentieth of the time at most.
-func (l *Ledger) searched(b *bucket, seen moves, again time.Time, took time.Duration, found bool) {
+// searched records a search; done says that the job has a claim by it. All that
+// were in vain together keep the scheduling goroutine for a twentieth of the time
+// at most.
+func (l *Ledger) searched(b *bucket, seen moves, again time.Time, took time.Duration, done bool) {
 	now := l.clock.Now()
-	if found {
+	if done {
 		if b.efforts != nil {
 			b.efforts.search = lastSearch{}
 		}

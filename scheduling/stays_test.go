@@ -96,7 +96,7 @@ func TestWhatWasPromisedOfAPlaceDoesNotPassToAnotherPod(t *testing.T) {
 	c.submit(high, 10)
 	c.pass()
 	c.wantState(high, Claimed)
-	next := c.follows("p2", 20)
+	next := c.follows("p2", 5)
 	c.left(first.Owner.UID)
 	c.wantState(next, Pending)
 	c.leave()

@@ -17,6 +17,7 @@ type debt struct {
 	ref        string
 	generation int64
 	priority   int32
+	created    time.Time
 	// victims are the Workloads, by UID, that were stopped for it.
 	victims map[types.UID]string
 	// left is when the last of them had left; zero before.
@@ -30,7 +31,7 @@ func (c *Checker) owe(victim, to *claim) {
 	}
 	d := c.debts[to.owner]
 	if d == nil {
-		d = &debt{ref: to.ref, generation: to.generation, priority: to.priority, victims: map[types.UID]string{}}
+		d = &debt{ref: to.ref, generation: to.generation, priority: to.priority, created: to.created, victims: map[types.UID]string{}}
 		c.debts[to.owner] = d
 	}
 	d.victims[victim.uid], d.left = victim.ref, time.Time{}
@@ -38,13 +39,13 @@ func (c *Checker) owe(victim, to *claim) {
 
 // settleDebts sees what a change of a Workload means for what is owed: to it, if
 // it starts, ends, or is another one now; to others, if it has left for them, or
-// if it starts and goes before them.
+// if it starts and goes before them, for it takes what was left for them.
 func (c *Checker) settleDebts(now *claim, newly bool) {
 	if d := c.debts[now.owner]; d != nil && (now.gone || now.finished || now.admitted || !now.active || now.generation != d.generation) {
 		delete(c.debts, now.owner)
 	}
 	for owner, d := range c.debts {
-		if newly && now.priority > d.priority {
+		if newly && (now.priority > d.priority || (now.priority == d.priority && now.created.Before(d.created))) {
 			delete(c.debts, owner)
 			continue
 		}

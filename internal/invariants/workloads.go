@@ -47,6 +47,7 @@ type claim struct {
 	active     bool
 	generation int64
 	priority   int32
+	created    time.Time
 	// evicted is the reason of a standing eviction.
 	evicted string
 	queue   string
@@ -67,6 +68,7 @@ func claimFrom(o *kueue.Workload) *claim {
 		usage: amounts[cell]{}, sets: map[string]*seats{}, done: map[place]int64{}, starts: map[int]*start{},
 	}
 	cl.active, cl.generation = o.Spec.Active == nil || *o.Spec.Active, o.Generation
+	cl.created = o.CreationTimestamp.Time
 	if o.Spec.Priority != nil {
 		cl.priority = *o.Spec.Priority
 	}
