@@ -42,6 +42,12 @@ var (
 		Name: "muster_pending_workloads", StabilityLevel: metrics.ALPHA,
 		Help: "Jobs that wait to be admitted, for whatever reason, without those that are deactivated.",
 	}, []string{"cluster_queue"})
+	// ReservedNodes is the nodes that are kept for jobs that have waited for long;
+	// a ClusterQueue that has no such job is not there.
+	ReservedNodes = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "muster_reserved_nodes", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes kept for a job that has waited for long, by its ClusterQueue, which has one such job at most.",
+	}, []string{"cluster_queue"})
 	// UnmanagedGPUs is the GPUs in use that are charged to nobody.
 	UnmanagedGPUs = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "muster_unmanaged_gpus", StabilityLevel: metrics.ALPHA,
@@ -79,7 +85,7 @@ var (
 // All are the metrics of the scheduler.
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
-		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, UnmanagedGPUs, Evictions, Preemptions,
+		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, ReservedNodes, UnmanagedGPUs, Evictions, Preemptions,
 		HeldGPUSeconds, Renderings, HoldsBroken,
 	}
 }

@@ -56,6 +56,7 @@ type resourceGroup struct {
 // stay, and go with it where it names another cohort. An object that is being
 // deleted is kept, and admits nothing.
 func (t *Tree) SetClusterQueue(obj *kueue.ClusterQueue) {
+	defer t.forgetKeepers()
 	q := t.clusterQueue(obj.Name)
 	q.exists = true
 	q.spec = specOf(obj)
@@ -76,6 +77,7 @@ func (t *Tree) SetClusterQueue(obj *kueue.ClusterQueue) {
 // are released, and count again if it comes back; until then its quota stays
 // with them, so that a cohort does not fall into debt by it.
 func (t *Tree) DeleteClusterQueue(name string) {
+	defer t.forgetKeepers()
 	if q := t.clusterQueues[name]; q != nil {
 		q.exists = false
 		t.tidyQueue(q)

@@ -10,6 +10,7 @@ import (
 // parent that closes a cycle is not entered: all members of the cycle, and
 // whatever is below them, are inactive until it is broken.
 func (t *Tree) SetCohort(obj *kueue.Cohort) {
+	defer t.forgetKeepers()
 	n := t.cohort(obj.Name)
 	n.explicit = true
 	n.weight = weightOf(obj.Spec.FairSharing)
@@ -21,6 +22,7 @@ func (t *Tree) SetCohort(obj *kueue.Cohort) {
 // ClusterQueues and Cohorts that name it stay together, as in one that never
 // had an object.
 func (t *Tree) DeleteCohort(name string) {
+	defer t.forgetKeepers()
 	n := t.cohorts[name]
 	if n == nil {
 		return
@@ -90,6 +92,18 @@ func (t *Tree) cycle(n *node) []*node {
 		members = append(members, m)
 	}
 	return nil
+}
+
+// Cycles describes, for each Cohort whose named parents lead back to it, the way,
+// which begins with it: no ClusterQueue below one admits anything.
+func (t *Tree) Cycles() map[string]string {
+	out := map[string]string{}
+	for name, n := range t.cohorts {
+		if n.looped {
+			out[name] = t.looped(n)
+		}
+	}
+	return out
 }
 
 // looped describes the cycle that the way up from a node ends in, "" where it

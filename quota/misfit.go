@@ -36,6 +36,8 @@ type shortage struct {
 	own, room, later int64
 	// most is what could be had with nothing in use.
 	most int64
+	// keepers are those for whose jobs some of it is withheld.
+	keepers []keeper
 	// cohort is "" where there is none; borrowing is the limit or noLimit.
 	cohort    string
 	borrowing int64
@@ -51,6 +53,13 @@ func (s *search) shortageOf(fr FlavorResource, c *cell, need int64) shortage {
 	}
 	if s.queue.parent != nil {
 		out.cohort = s.queue.parent.name
+	}
+	if !s.empty {
+		for _, k := range s.tree.keepers(s.queue.root(), fr) {
+			if k.id != s.request.ID {
+				out.keepers = append(out.keepers, k)
+			}
+		}
 	}
 	return out
 }
@@ -130,6 +139,7 @@ func (s shortage) free(in string) string {
 	case s.most > s.nominal:
 		out += ", none can be borrowed from cohort " + s.cohort + s.borrowingLimit()
 	}
+	out += s.keptFrom()
 	switch {
 	case s.later < s.room:
 		out += fmt.Sprintf(", %s of it promised to other jobs", value(s, s.room-s.later))

@@ -41,7 +41,7 @@ func TestWhatIsPromisedIsNotFree(t *testing.T) {
 		},
 		"what a head withholds is used": {
 			do:   func(t *Tree) { t.Withhold("head", "alpha", Usage{h100GPUs: 4}) },
-			text: "needs 6 GPUs in queue alpha, 4 of 8 free",
+			text: "needs 6 GPUs in queue alpha, 4 of 8 free, 4 reserved for a job of ClusterQueue alpha",
 		},
 		"what a job withholds is free to it": {
 			do: func(t *Tree) { t.Withhold("asks", "alpha", Usage{h100GPUs: 8}) },

@@ -18,6 +18,8 @@ type Tree struct {
 	flavors       map[string]*flavor
 
 	charges, claims, withheld map[types.UID]*taking
+	// kept is what keepers has found out.
+	kept map[treeCell][]keeper
 
 	// workshop is the oracles'.
 	workshop workshop
@@ -49,6 +51,7 @@ func New() *Tree {
 		charges:       map[types.UID]*taking{},
 		claims:        map[types.UID]*taking{},
 		withheld:      map[types.UID]*taking{},
+		kept:          map[treeCell][]keeper{},
 	}
 }
 

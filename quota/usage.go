@@ -150,12 +150,14 @@ func (t *Tree) Unclaim(id types.UID) {
 func (t *Tree) Withhold(id types.UID, cq string, u Usage) {
 	t.Unwithhold(id)
 	t.take(t.withheld, id, cq, u, now, afterwards)
+	t.forgetKeepers()
 }
 
 // Unwithhold ends what job id withholds; an id that withholds nothing is ignored.
 func (t *Tree) Unwithhold(id types.UID) {
 	if k := t.withheld[id]; k != nil {
 		t.giveBack(t.withheld, k, now, afterwards)
+		t.forgetKeepers()
 	}
 }
 

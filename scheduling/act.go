@@ -29,7 +29,9 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		if err := j.suspend(ctx, kind, obj); err != nil {
 			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
-		if j.ledger.stopped(job.Owner.UID) {
+		// For whom a job is preempted has been told, when it was decided.
+		preempted := want.eviction != nil && want.eviction.reason == kueue.WorkloadEvictedByPreemption
+		if j.ledger.stopped(job.Owner.UID) && !preempted {
 			j.note(job, "Suspended", want.message)
 		}
 		return nil

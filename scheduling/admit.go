@@ -130,16 +130,16 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 	}
 	if e.move(evRefused) && e.state == Pending {
 		l.dropHolds(e)
+		root := l.quota.Root(e.assignment.ClusterQueue)
 		l.quota.Release(uid)
 		l.unseat(e)
-		queue := e.assignment.ClusterQueue
 		e.assignment, e.tried = nil, 0
 		if !apierrors.IsConflict(err) {
 			// Not at once again: the API refuses for a reason of its own.
 			e.requeueAt = l.clock.Now().Add(time.Second)
 		}
 		l.enqueue(e)
-		l.released(queue)
+		l.released(root)
 		l.roomCame(true)
 	}
 	return false

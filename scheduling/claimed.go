@@ -134,7 +134,7 @@ func (l *Ledger) claimStands(e *entry) bool {
 // of the job itself; others are not stopped for it again at once, so that what
 // comes and goes, such as a node, does not have one job after the other stopped.
 func (l *Ledger) endClaim(e *entry, why string, failed bool) {
-	queue := e.claim.assignment.ClusterQueue
+	root := l.quota.Root(e.claim.assignment.ClusterQueue)
 	l.logger.V(2).Info("Claim ended", "job", e.job.Owner.NamespacedName, "why", why)
 	l.dropClaim(e)
 	l.quota.Unclaim(e.job.Owner.UID)
@@ -152,7 +152,7 @@ func (l *Ledger) endClaim(e *entry, why string, failed bool) {
 	if b := e.spot.bucket; b != nil {
 		l.waits.put(b, cure{}, l.clock.Now())
 	}
-	l.released(queue)
+	l.released(root)
 	l.roomCame(true)
 }
 

@@ -87,7 +87,7 @@ func TestAdmissionIsReadBackAsItWasWritten(t *testing.T) {
 	if diff := cmp.Diff(a.nodes, got); diff != "" {
 		t.Errorf("nodes (-written +read):\n%s", diff)
 	}
-	if want := "14 GPUs on node-1, node-0 from queue main"; a.message != want {
+	if want := "14 GPUs on node-0..node-1 from queue main"; a.message != want {
 		t.Errorf("it is told as %q, want %q", a.message, want)
 	}
 }

@@ -191,13 +191,13 @@ func (l *Ledger) touch() {
 	l.effects.Report()
 }
 
-// released says that quota of a ClusterQueue is free again: any job in its
-// cohort tree may have waited for it.
-func (l *Ledger) released(queue string) {
+// released says that quota is free again in a cohort tree: any job in it may have
+// waited for it. The root is that of before the release: a ClusterQueue which was
+// deleted under its jobs is in no tree any more when the last of them has gone.
+func (l *Ledger) released(root string) {
 	w := &l.waits
 	w.seen.quota++
 	now := l.clock.Now()
-	root := l.quota.Root(queue)
 	barred := l.barred()
 	for b := range w.quota[root] {
 		if !barred(b) {

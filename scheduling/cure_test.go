@@ -16,8 +16,8 @@ func TestWhatCuresARefusedJob(t *testing.T) {
 		byRoom   = cure{wait: forRoom, queue: "cq"}
 		byLack   = cure{wait: forRoom, queue: "cq", lack: &placement.Lack{}}
 		byGPUs   = cure{wait: forGPUs, queue: "cq", lack: lack}
-		release  = func(s *scene) { s.released("cq") }
-		another  = func(s *scene) { s.released("another") }
+		release  = func(s *scene) { s.released(s.quota.Root("cq")) }
+		another  = func(s *scene) { s.released(s.quota.Root("another")) }
 		room     = func(s *scene) { s.roomCame(false) }
 		gpuRoom  = func(s *scene) { s.roomCame(true) }
 		config   = func(s *scene) { s.touch() }
@@ -77,7 +77,7 @@ func TestWhatHappensDuringATryHasTheJobTriedAgain(t *testing.T) {
 		"room":                               {cure{wait: forRoom}, func(s *scene) { s.roomCame(false) }, false},
 		"room, for a job that lacks quota":   {cure{wait: forQuota}, func(s *scene) { s.roomCame(true) }, true},
 		"a change of a queue":                {cure{wait: forQuota}, func(s *scene) { s.touch() }, false},
-		"a release of quota":                 {cure{wait: forRoom}, func(s *scene) { s.released("cq") }, false},
+		"a release of quota":                 {cure{wait: forRoom}, func(s *scene) { s.released(s.quota.Root("cq")) }, false},
 		"a change of quota by another actor": {cure{wait: forRoom}, func(s *scene) { s.mu.Unlock(); s.UpdateQuota(func(*quota.Tree) {}); s.mu.Lock() }, false},
 	}
 	for name, tc := range tests {

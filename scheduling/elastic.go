@@ -199,7 +199,7 @@ func (l *Ledger) dropSurplus(e *entry) {
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
 	l.wakeAll(e)
 	l.enqueue(e)
-	l.released(a.ClusterQueue)
+	l.released(l.quota.Root(a.ClusterQueue))
 	l.roomCame(true)
 	l.resize(e)
 }

@@ -48,7 +48,7 @@ func BenchmarkDecisionPass(b *testing.B) {
 			for b.Loop() {
 				for i := range bench.cohorts {
 					s.mu.Lock()
-					s.released(fmt.Sprintf("queue-%d", i))
+					s.released(s.quota.Root(fmt.Sprintf("queue-%d", i)))
 					s.mu.Unlock()
 				}
 				s.pass()

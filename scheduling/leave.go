@@ -98,6 +98,7 @@ func (l *Ledger) depart(e *entry) {
 		}
 		e.move(ev)
 		l.dropHolds(e)
+		root := l.quota.Root(e.assignment.ClusterQueue)
 		l.quota.Release(uid)
 		l.unseat(e)
 		assignment := e.assignment
@@ -111,7 +112,7 @@ func (l *Ledger) depart(e *entry) {
 			l.inherit(heir, assignment, place)
 		}
 		l.claimsGone(uid)
-		l.released(assignment.ClusterQueue)
+		l.released(root)
 		l.roomCame(true)
 	}
 	if e.state == Gone {

@@ -292,7 +292,7 @@ func (p *pass) try(b *bucket) error {
 		} else {
 			t.why = b.unworded()
 		}
-		if assignment == nil && l.overtaken(e, queue) == nil {
+		if assignment == nil && (class != reason.WaitingForQuota || l.overtaken(e, queue) == nil) {
 			b.also = ""
 		} else if s := p.search(t); s != nil {
 			_, t.why = l.assign(e)

@@ -22,6 +22,8 @@ type count struct {
 type counts struct {
 	clusterQueues map[string]*count
 	localQueues   map[types.NamespacedName]*count
+	// reservedNodes is how many nodes are kept for a job, by its ClusterQueue.
+	reservedNodes map[string]int
 	// more: further jobs are to be told their reason.
 	more bool
 }
@@ -111,7 +113,7 @@ func (l *Ledger) replanLines(now time.Time) []pendingLine {
 func (l *Ledger) count() (counts, map[string][]types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := counts{clusterQueues: map[string]*count{}, localQueues: map[types.NamespacedName]*count{}}
+	c := counts{clusterQueues: map[string]*count{}, localQueues: map[types.NamespacedName]*count{}, reservedNodes: map[string]int{}}
 	for _, name := range l.quota.ClusterQueues() {
 		n := newCount()
 		n.active, n.known = l.quota.Status(name)
@@ -125,6 +127,9 @@ func (l *Ledger) count() (counts, map[string][]types.NamespacedName) {
 	for e := range l.waits.charged {
 		c.clusterQueues[e.assignment.ClusterQueue].add(e)
 		c.localQueues[e.queue()].add(e)
+	}
+	for cq, r := range l.reserved {
+		c.reservedNodes[cq] = len(r.nodes)
 	}
 	queues := l.queuesBy()
 	for cq, of := range queues {

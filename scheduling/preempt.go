@@ -198,7 +198,7 @@ func (s *search) inVain() string {
 	case n == 0:
 		return ""
 	case n == 1:
-		return "; to stop the 1 job that it may preempt would not be enough"
+		return "; stopping the only job that it may preempt would not be enough"
 	}
-	return fmt.Sprintf("; to stop the %d jobs that it may preempt would not be enough", n)
+	return fmt.Sprintf("; stopping all %d jobs that it may preempt would not be enough", n)
 }

@@ -197,7 +197,7 @@ func TestEightVictimsOnOneNodeOrNone(t *testing.T) {
 			if test.node == "" {
 				c.wantLeaving()
 				c.wantState(big, Pending)
-				if why := c.why(big); why.Class != reason.NoPlacement || !strings.HasSuffix(why.Message, "; to stop the 14 jobs that it may preempt would not be enough") {
+				if why := c.why(big); why.Class != reason.NoPlacement || !strings.HasSuffix(why.Message, "; stopping all 14 jobs that it may preempt would not be enough") {
 					t.Errorf("it says %s: %s", why.Class, why)
 				}
 				return

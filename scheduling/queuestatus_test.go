@@ -69,7 +69,7 @@ func TestTheFirstStatusOfAQueueSaysItsZeros(t *testing.T) {
 				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 			},
 		}).Build()
-	r := &reporter{&Jobs{reader: c, client: c}}
+	r := &reporter{Jobs: &Jobs{reader: c, client: c}}
 	n := &count{reserved: taken{}, used: taken{}, known: true, active: metav1.Condition{Type: "Active", Status: "True", Reason: "Ready"}}
 	report := func() {
 		if err := r.writeClusterQueue(t.Context(), "research", n); err != nil {

@@ -109,7 +109,7 @@ func (l *Ledger) chargeClaim(e *entry, version int, a *quota.Assignment, plan pl
 	err := l.charge(e, version, a, bySets(len(e.job.PodSets), classes, plan), classes)
 	if err == nil {
 		// Those behind it in a StrictFIFO queue have waited for that.
-		l.released(queue)
+		l.released(l.quota.Root(queue))
 		l.effects.Write(e.job.Owner.UID)
 		return nil
 	}

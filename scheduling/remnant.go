@@ -147,6 +147,6 @@ func (l *Ledger) reclaimed(uid types.UID, live []int32) {
 	l.chargeLive(e)
 	l.enqueue(e)
 	l.effects.Sync(keyOf(e.job.Owner))
-	l.released(e.assignment.ClusterQueue)
+	l.released(l.quota.Root(e.assignment.ClusterQueue))
 	l.roomCame(true)
 }

@@ -91,3 +91,28 @@ func TestARestartChargesWhatAFinishedJobHasLeftRunning(t *testing.T) {
 		t.Errorf("it is to do more: %+v", got)
 	}
 }
+
+// Of the pods that a finished job has left running nothing says when they end.
+func TestWhatAFinishedJobLeavesRunningIsNotAboutToEnd(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	a := s.admitted(job("a", set("master", 0, 1, 4), set("worker", 0, 1, 4)), []string{"node-0"}, []string{"node-0"})
+	pods := s.bindAll(pod(a, "master", 0, "m0"), pod(a, "worker", 0, "w0"))
+	b := s.admitted(job("b", set("node", 0, 1, 8)), []string{"node-1"})
+	bound := s.bindAll(pod(b, "node", 0, "b0"))[0]
+	s.read(with(a, func(j *workload.Job) { j.Finish = &workload.Finish{Succeeded: true} }), nil, nil)
+	s.gone(pods[0])
+	s.stop(b, eviction{reason: kueue.WorkloadDeactivated})
+	dying := terminating(bound)
+	dying.DeletionTimestamp.Time = s.clock.Now()
+	if err := s.watched.UpdatePod(s.logger, bound, dying); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		of   *workload.Job
+		ends bool
+	}{{a, false}, {b, true}} {
+		if _, ends := s.entry(test.of).ends(s.clock.Now()); s.state(test.of) != Leaving || ends != test.ends {
+			t.Errorf("%s is %s, and is known to end: %v, want %v", test.of.Owner.Name, s.state(test.of), ends, test.ends)
+		}
+	}
+}

@@ -63,6 +63,8 @@ func (e *entry) lastSaid() said {
 // reporter tells the API why jobs wait and how full the queues are.
 type reporter struct {
 	*Jobs
+	// cycles are those of Cohorts that have been told.
+	cycles map[string]string
 }
 
 // run reports whenever the Ledger says that something changed.
@@ -97,6 +99,10 @@ func (r *reporter) report(ctx context.Context) error {
 		}
 	}
 	metrics.PendingWorkloads.Reset()
+	metrics.ReservedNodes.Reset()
+	for name, nodes := range counts.reservedNodes {
+		metrics.ReservedNodes.WithLabelValues(name).Set(float64(nodes))
+	}
 	for name, c := range counts.clusterQueues {
 		metrics.PendingWorkloads.WithLabelValues(name).Set(float64(c.pending))
 		if !follows {
@@ -110,6 +116,7 @@ func (r *reporter) report(ctx context.Context) error {
 	}
 	if !follows {
 		keep(r.keepQueueFinalizers(ctx, counts.clusterQueues))
+		keep(r.tellCycles(ctx))
 	}
 	for _, l := range lines {
 		if follows {

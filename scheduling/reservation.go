@@ -266,7 +266,7 @@ func (p *pass) foresee(fw framework.Framework, snap *cache.Snapshot, gang, whole
 	for _, class := range found {
 		nodes = append(nodes, class...)
 	}
-	slices.Sort(nodes)
+	slices.SortFunc(nodes, compareNodes)
 	if enough == 0 {
 		return nil, last, nil
 	}
@@ -277,11 +277,12 @@ func (p *pass) foresee(fw framework.Framework, snap *cache.Snapshot, gang, whole
 func (l *Ledger) unreserve(r *reservation) {
 	r.e.reservation = nil
 	delete(l.reserved, r.queue)
+	root := l.quota.Root(r.queue)
 	l.quota.Unwithhold(r.e.job.Owner.UID)
 	if r.e.spot.waits {
 		l.waits.untold.add(r.e)
 	}
-	l.released(r.queue)
+	l.released(root)
 	l.roomCame(true)
 	l.effects.Report()
 }

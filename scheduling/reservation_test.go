@@ -346,3 +346,18 @@ func TestTheNodesThatAreFreeFirstAreReserved(t *testing.T) {
 		t.Fatalf("reserved is %+v", r)
 	}
 }
+
+func TestReservedNodesAreCounted(t *testing.T) {
+	s := newStarving(t)
+	s.ask(s.big, 0, 0)
+	s.pass()
+	_, c := s.picture(s.clock.Now())
+	if diff := cmp.Diff(map[string]int{"main": 1}, c.reservedNodes); diff != "" {
+		t.Errorf("reserved nodes (-want +got):\n%s", diff)
+	}
+	s.ends(s.short)
+	s.pass()
+	if _, c = s.picture(s.clock.Now()); len(c.reservedNodes) > 0 {
+		t.Errorf("once the job has started: %v", c.reservedNodes)
+	}
+}

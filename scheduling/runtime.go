@@ -19,10 +19,11 @@ func (e *entry) runtime(now time.Time) (time.Duration, bool) {
 }
 
 // ends is when a job that holds capacity will have ended, false where nothing
-// says so. One that is leaving is as good as gone.
+// says so. One that is leaving is as good as gone, unless its pods stay although it
+// has finished, or longer than they may.
 func (e *entry) ends(now time.Time) (time.Time, bool) {
 	if e.state == Leaving {
-		return now, true
+		return now, !e.stuck(now)
 	}
 	left, bounded := e.runtime(now)
 	if bounded && isAdmitted(e.workload) && e.workload.Spec.MaximumExecutionTimeSeconds == nil {

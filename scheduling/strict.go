@@ -41,7 +41,7 @@ func (l *Ledger) withhold(h *head, e *entry, a *quota.Assignment) {
 		l.quota.Withhold(id, h.queue, keep)
 		h.withheld, h.kept = id, keep
 		if less {
-			l.released(h.queue)
+			l.released(l.quota.Root(h.queue))
 		}
 	case h.withheld != "":
 		l.waits.loose[h] = struct{}{}
@@ -54,9 +54,10 @@ func (l *Ledger) loosen() {
 	w := &l.waits
 	for h := range w.loose {
 		delete(w.loose, h)
+		root := l.quota.Root(h.queue)
 		l.quota.Unwithhold(h.withheld)
 		h.withheld, h.kept = "", nil
-		l.released(h.queue)
+		l.released(root)
 	}
 }
 

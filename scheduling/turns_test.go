@@ -267,7 +267,7 @@ func TestAHeadThatWouldBorrowComesFirstAgainWhenQuotaIsReleased(t *testing.T) {
 		t.Error("who would borrow does not give way")
 	}
 	s.quota.Release("someone")
-	s.released("alpha")
+	s.released(s.quota.Root("alpha"))
 	if s.next().head != h {
 		t.Error("who would not borrow any more does not come first")
 	}

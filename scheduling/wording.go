@@ -1,7 +1,9 @@
 package scheduling
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,6 +22,9 @@ const (
 	noteInvalidAnnotation = "InvalidAnnotation"
 )
 
+// noteGroupFull is the event of a pod that its group has no place for.
+const noteGroupFull = "GroupFull"
+
 // amount says how much a job is: its GPUs, or its pods where it has none.
 func amount(gpus, pods int64) string {
 	switch {
@@ -34,11 +39,12 @@ func amount(gpus, pods int64) string {
 	}
 }
 
-// nodeRange writes nodes shortly: runs of consecutive numbers as first..last,
-// and no more than five items.
+// nodeRange writes nodes shortly, in their order: runs of consecutive numbers as
+// first..last, and no more than five items.
 func nodeRange(nodes []string) string {
 	const most = 5
 	var items []string
+	nodes = slices.SortedFunc(slices.Values(nodes), compareNodes)
 	for i := 0; i < len(nodes); {
 		end := i
 		for end+1 < len(nodes) && follows(nodes[end], nodes[end+1]) {
@@ -55,6 +61,14 @@ func nodeRange(nodes []string) string {
 		items = append(items[:most:most], fmt.Sprintf("and %d more", len(items)-most))
 	}
 	return strings.Join(items, ", ")
+}
+
+// compareNodes orders names by what is before the number at their end, then by
+// that number.
+func compareNodes(a, b string) int {
+	ap, an, _ := numbered(a)
+	bp, bn, _ := numbered(b)
+	return cmp.Or(cmp.Compare(ap, bp), cmp.Compare(an, bn), cmp.Compare(a, b))
 }
 
 // follows says that b is a's name with the number at its end one higher.

@@ -13,7 +13,7 @@ func TestNodeRange(t *testing.T) {
 		"a run counts over a digit more":           {[]string{"node-9", "node-10"}, "node-9..node-10"},
 		"a gap begins another run":                 {[]string{"a1", "a2", "a4"}, "a1..a2, a4"},
 		"another name is another run":              {[]string{"a1", "b2"}, "a1, b2"},
-		"falling numbers are no run":               {[]string{"a2", "a1"}, "a2, a1"},
+		"any order is written in order":            {[]string{"node-18", "left", "node-17", "node-2"}, "left, node-2, node-17..node-18"},
 		"names without numbers stand alone":        {[]string{"left", "right"}, "left, right"},
 		"numbers too long to count stand alone":    {[]string{"n99999999999999999998", "n99999999999999999999"}, "n99999999999999999998, n99999999999999999999"},
 		"five items are all written":               {[]string{"a1", "a3", "a5", "a7", "a9"}, "a1, a3, a5, a7, a9"},

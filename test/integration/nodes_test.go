@@ -172,7 +172,7 @@ var nodeScenarios = []scenario{
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.condition(t, js, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", "on node-1, node-0 ")
+		e.condition(t, js, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", "on node-0..node-1 ")
 		e.runs(t, js, 2)
 	}},
 	{name: "a node that loses a GPU keeps the holds that still fit", configure: graceOf(time.Second), run: func(t *testing.T, e *env) {
