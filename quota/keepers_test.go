@@ -54,12 +54,12 @@ func TestWhoIsKeptFromQuotaIsToldByWhom(t *testing.T) {
 		},
 		"one that keeps nothing any more": {
 			func(t *Tree) {
-				t.Charge("own", "alpha", Usage{h100GPUs: 2}, Holder{})
+				t.Withhold("starved", "alpha", Usage{h100GPUs: 1})
 				t.Withhold("head", "strict", Usage{h100GPUs: 8})
 				t.Assign(ask("alpha", 12, 0))
 				t.Unwithhold("head")
 			},
-			"needs 12 GPUs in queue alpha, 2 of 4 free, 8 more can be borrowed from cohort team",
+			"needs 12 GPUs in queue alpha, 3 of 4 free, 8 more can be borrowed from cohort team, 1 reserved for a job of ClusterQueue alpha",
 		},
 		"one that has gone to another cohort": {
 			func(t *Tree) {

@@ -273,27 +273,3 @@ func TestAHeadThatWouldBorrowComesFirstAgainWhenQuotaIsReleased(t *testing.T) {
 	}
 	s.mu.Unlock()
 }
-
-func TestTenThousandJobsOfAQueueThatDoesNotExistWaitUntilItComes(t *testing.T) {
-	s := newStage(t.Context(), t)
-	s.watched.AddNode(s.logger, flavored("node-0", "gpu", 8))
-	s.Restored()
-	var last *workload.Job
-	for i := range 10000 {
-		last = with(asksFor(fmt.Sprintf("job-%d", i), "nowhere", 1), func(j *workload.Job) { j.MaxExecTime = new(fmt.Sprint(i + 1)) })
-		s.submit(last, 0)
-	}
-	if got := s.pass(); len(got) > 0 {
-		t.Fatalf("admitted %q", got)
-	}
-	if why := s.whyPending(s.entry(last), s.clock.Now(), 1); why == nil || why.Class != "QueueNotFound" {
-		t.Errorf("the last waits for %v", why)
-	}
-	s.set(inCohort("nowhere", "", 4, -1), false)
-	if got := s.pass(); len(got) != 4 {
-		t.Errorf("admitted %q when the queue has come", got)
-	}
-	if errs := s.waitlistErrors(); len(errs) > 0 {
-		t.Errorf("the waitlist: %q", errs[:1])
-	}
-}

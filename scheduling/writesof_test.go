@@ -32,7 +32,7 @@ func TestAnAdmissionAndWhyItsJobHasWaitedAreWrittenOneAfterTheOther(t *testing.T
 	wl := s.stored(t, j, of)
 	line := s.entry(of).line(*reason.New(reason.NoPlacement, "no node has 8"))
 	told := make(chan error, 1)
-	go func() { told <- (&reporter{j}).tell(t.Context(), line) }()
+	go func() { told <- (&reporter{Jobs: j}).tell(t.Context(), line) }()
 	<-began
 	// Meanwhile the job is planned.
 	s.plan(of, []string{"node-0"})
@@ -71,7 +71,7 @@ func TestAJobThatIsBeingAdmittedIsNotToldThatItWaits(t *testing.T) {
 	line := s.entry(of).line(*reason.New(reason.NoPlacement, "no node has 8"))
 	s.plan(of, []string{"node-0"})
 	for _, step := range []string{"while it is being admitted", "when it is admitted"} {
-		if err := (&reporter{j}).tell(t.Context(), line); err != nil {
+		if err := (&reporter{Jobs: j}).tell(t.Context(), line); err != nil {
 			t.Fatal(err)
 		}
 		if c := apimeta.FindStatusCondition(latest(t, j, wl).Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Reason == string(reason.NoPlacement) {
