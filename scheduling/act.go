@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +75,15 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		j.ledger.reclaimed(job.Owner.UID, want.live)
 		return nil
 	case doRequeue:
+		err := j.restoreOwner(ctx, kind, obj)
+		if errors.Is(err, workload.ErrStillActive) {
+			// Its pods have gone, and its controllers will see that in a moment.
+			j.effects.jobs.AddAfter(keyOf(job.Owner), stillSoon)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		return j.writeRequeue(ctx, job)
 	case doForget:
 		j.forgetLeft(job)
@@ -100,6 +110,19 @@ func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Objec
 		return nil
 	}
 	return client.IgnoreNotFound(kind.Suspend(ctx, j.client, current))
+}
+
+// stillSoon is how long a job that has left is given to be still.
+const stillSoon = 200 * time.Millisecond
+
+// restoreOwner takes out of a job that has left what was injected for its last
+// admission, where that would stay. obj is nil for an owner that is gone.
+func (j *Jobs) restoreOwner(ctx context.Context, kind workload.Kind, obj client.Object) error {
+	r, ok := kind.(workload.Restorer)
+	if !ok || obj == nil {
+		return nil
+	}
+	return r.Restore(ctx, j.client, obj)
 }
 
 // errRunsAlready says that an owner was resumed before; what the cache has is

@@ -172,7 +172,13 @@ func resumeBatchJob(ctx context.Context, c client.Client, b *batchv1.Job, infos 
 		}
 		return nil
 	}
-	err = startBatchJob(ctx, c, b, template)
+	return changeTemplate(ctx, c, b, template, false)
+}
+
+// changeTemplate gives a suspended Job another template, and in the same request
+// ends its suspension, unless it is to stay suspended.
+func changeTemplate(ctx context.Context, c client.Client, b *batchv1.Job, template *corev1.PodTemplateSpec, suspended bool) error {
+	err := writeTemplate(ctx, c, b, template, suspended)
 	if !apierrors.IsInvalid(err) || b.Status.StartTime == nil || b.Status.Active > 0 {
 		return err
 	}
@@ -185,18 +191,18 @@ func resumeBatchJob(ctx context.Context, c client.Client, b *batchv1.Job, infos 
 	if err := c.Status().Patch(ctx, never, client.MergeFromWithOptions(b, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("taking away its start time: %w", err)
 	}
-	return startBatchJob(ctx, c, never, template)
+	return writeTemplate(ctx, c, never, template, suspended)
 }
 
-// startBatchJob ends the suspension of a Job and gives it a template, in one
-// request.
-func startBatchJob(ctx context.Context, c client.Client, b *batchv1.Job, template *corev1.PodTemplateSpec) error {
+func writeTemplate(ctx context.Context, c client.Client, b *batchv1.Job, template *corev1.PodTemplateSpec, suspended bool) error {
 	operations := templateOperations("/spec/template", &b.Spec.Template, template)
 	if len(operations) > 0 {
 		// The values replace all that is there in this version, and no other.
 		operations = append(operations, operation{Op: "add", Path: "/metadata/resourceVersion", Value: b.ResourceVersion})
 	}
-	operations = append(operations, operation{Op: "add", Path: "/spec/suspend", Value: false})
+	if !suspended {
+		operations = append(operations, operation{Op: "add", Path: "/spec/suspend", Value: false})
+	}
 	return send(ctx, c, b.DeepCopy(), operations)
 }
 
