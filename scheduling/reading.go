@@ -171,7 +171,7 @@ func keepRendered(had, job *workload.Job) *workload.Job {
 
 // sameRequest says that two readings of a job ask for the same.
 func sameRequest(a, b *workload.Job) bool {
-	return a.Queue == b.Queue && ptr.Equal(a.MaxExecTime, b.MaxExecTime) && equality.Semantic.DeepEqual(a.PodSets, b.PodSets)
+	return a.Queue == b.Queue && ptr.Equal(a.MaxExecTime, b.MaxExecTime) && ptr.Equal(a.TimeLimit, b.TimeLimit) && equality.Semantic.DeepEqual(a.PodSets, b.PodSets)
 }
 
 // sameSize says that two readings of a job take the same quota and the same

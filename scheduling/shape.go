@@ -50,7 +50,8 @@ func shapeOf(job *workload.Job) shape {
 	data, err := json.Marshal(struct {
 		Sets        []podSet
 		MaxExecTime *string
-	}{sets, job.MaxExecTime})
+		TimeLimit   *int64
+	}{sets, job.MaxExecTime, job.TimeLimit})
 	if err != nil {
 		// Pod templates were decoded from JSON. Should one not go back, its job
 		// is only like itself.

@@ -33,11 +33,20 @@ func MaxExecutionSeconds(job *Job) (*int32, *reason.Reason) {
 	return new(int32(n)), nil
 }
 
-// Deadline is how long a job may run once it has started, by the
-// activeDeadlineSeconds of what makes its pods: the phases one after the other,
-// each as long as its longest pod set. It is false where a pod set has none. A
-// JobSet that restarts its Jobs gives each of them the whole time again.
+// Deadline is how long a job may run once it has started: its TimeLimit, or what
+// its pods have, whichever is less. The phases run one after the other, each as
+// long as its longest pod set. It is false where neither bounds it.
 func (j *Job) Deadline() (time.Duration, bool) {
+	pods, bounded := j.podsDeadline()
+	if j.TimeLimit != nil && (!bounded || *j.TimeLimit < pods) {
+		pods, bounded = *j.TimeLimit, true
+	}
+	return time.Duration(min(pods, mostSeconds)) * time.Second, bounded
+}
+
+// podsDeadline is how many seconds the pods may run, false where a set of them has
+// no end.
+func (j *Job) podsDeadline() (int64, bool) {
 	longest := map[int]int64{}
 	for i := range j.PodSets {
 		ps := &j.PodSets[i]
@@ -46,10 +55,23 @@ func (j *Job) Deadline() (time.Duration, bool) {
 		}
 		longest[ps.Phase] = max(longest[ps.Phase], *ps.Deadline)
 	}
-	const most = math.MaxInt64 / int64(time.Second)
 	var sum int64
 	for _, d := range longest {
-		sum = min(sum, most-min(d, most)) + min(d, most)
+		sum = min(sum, mostSeconds-min(d, mostSeconds)) + min(d, mostSeconds)
 	}
-	return time.Duration(sum) * time.Second, len(longest) > 0
+	return sum, len(longest) > 0
+}
+
+// mostSeconds is the longest time.Duration.
+const mostSeconds = math.MaxInt64 / int64(time.Second)
+
+// times is a deadline that may be had so often; nil stays nil.
+func times(seconds *int64, often int64) *int64 {
+	if seconds == nil || often == 1 {
+		return seconds
+	}
+	if *seconds > mostSeconds/often {
+		return new(mostSeconds)
+	}
+	return new(*seconds * often)
 }

@@ -68,6 +68,9 @@ type Job struct {
 	Hints Hints
 	// Deleting says that the owner has a deletion timestamp.
 	Deleting bool
+	// TimeLimit is after how many seconds the owner's controller ends the whole
+	// job, whatever becomes of its pods until then; nil without such an end.
+	TimeLimit *int64
 	// Finish is set once the owner has succeeded or failed for good.
 	Finish  *Finish
 	PodSets []PodSet
@@ -111,8 +114,9 @@ type PodSet struct {
 	// Rendered is the template as pods of it will be; nil until someone has
 	// rendered it, which Read does not.
 	Rendered *Rendered
-	// Deadline is the activeDeadlineSeconds of the Jobs that make the pods, or of
-	// pods that nobody makes again; nil without one.
+	// Deadline is how many seconds the pods run at most: the activeDeadlineSeconds
+	// of the Jobs that make them, as often as these are made anew, or of pods that
+	// nobody makes again; nil without one.
 	Deadline *int64
 	// Topology is what the template's topology annotations ask for, in the
 	// form that Kueue writes into a Workload; never nil on a read Job.

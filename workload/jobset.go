@@ -53,6 +53,7 @@ func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.R
 	for i := range job.PodSets {
 		job.PodSets[i].Stamp = stampOf(js, i)
 		job.PodSets[i].Ended = jobSetEnded(js, &job.PodSets[i])
+		job.PodSets[i].Deadline = withRestarts(job.PodSets[i].Deadline, js.Spec.FailurePolicy)
 		if no == nil {
 			job.PodSets[i].Exclusive, no = exclusiveOf(js, &jobs[i])
 		}
@@ -68,6 +69,22 @@ func readJobSet(job *Job, js *jobset.JobSet, o Options, remedy string) *reason.R
 		return nil
 	}
 	return no
+}
+
+// withRestarts is the deadline of Jobs that a JobSet makes anew when they fail, as
+// they do when their time is up: each has the whole time again. There is none where
+// a rule lets them be made anew without end.
+func withRestarts(deadline *int64, p *jobset.FailurePolicy) *int64 {
+	if p == nil {
+		return deadline
+	}
+	for i := range p.Rules {
+		switch p.Rules[i].Action {
+		case jobset.RestartJobSetAndIgnoreMaxRestarts, jobset.RestartJobAndIgnoreMaxRestarts:
+			return nil
+		}
+	}
+	return times(deadline, 1+int64(max(0, p.MaxRestarts)))
 }
 
 // jobSetEnded says that all pods of a replicated job are over, because all of

@@ -53,6 +53,7 @@ func (k rayJobKind) Read(ctx context.Context, r client.Reader, obj client.Object
 	job := newJob(rayJobGVK, o)
 	job.Elastic = true
 	job.Suspended = o.is("spec", "suspend")
+	job.TimeLimit = rayTimeLimit(o)
 	job.Finish = rayJobFinish(o)
 	cluster, err := rayClusterOf(ctx, r, o)
 	if err != nil {
@@ -301,4 +302,22 @@ func wholeTemplate(t rayTemplate, infos []PodSetInfo) ([]operation, error) {
 		}
 	}
 	return []operation{{Op: "add", Path: "/spec" + t.path, Value: want}}, nil
+}
+
+// rayTimeLimit is when KubeRay ends a RayJob, in seconds after its start: each try
+// has its own deadline, and the cluster stays a while after the last, or for ever
+// unless it is to be shut down.
+func rayTimeLimit(o object) *int64 {
+	deadline := positive(o.Unstructured, "spec", "activeDeadlineSeconds")
+	if deadline == nil || !o.is("spec", "shutdownAfterJobFinishes") {
+		return nil
+	}
+	tries, stays := int64(1), int64(0)
+	if n := positive(o.Unstructured, "spec", "backoffLimit"); n != nil {
+		tries += *n
+	}
+	if n := positive(o.Unstructured, "spec", "ttlSecondsAfterFinished"); n != nil {
+		stays = *n
+	}
+	return new(min(*times(deadline, tries), mostSeconds-min(stays, mostSeconds)) + min(stays, mostSeconds))
 }

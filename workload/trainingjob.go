@@ -74,6 +74,7 @@ func (k trainingKind) read(t *trainingJob) (*Job, *reason.Reason) {
 	job := newJob(t.GroupVersionKind(), t)
 	job.PodOwnerUID = t.GetUID()
 	job.Suspended = t.suspended()
+	job.Elastic, job.TimeLimit = k.elastic(t), t.timeLimit()
 	job.Finish = finish(t.conditions(), trainingSucceeded, trainingFailed)
 	replicas, no := t.authored()
 	if no == nil {
@@ -93,6 +94,20 @@ func (k trainingKind) read(t *trainingJob) (*Job, *reason.Reason) {
 		no = nil
 	}
 	return job, no
+}
+
+// elastic says that the operator gives a running job the number of workers that
+// it asks for, and its framework takes them in and lets them go.
+func (k trainingKind) elastic(t *trainingJob) bool {
+	switch k.kind {
+	case "PyTorchJob", "PaddleJob":
+		policy, _, _ := unstructured.NestedFieldNoCopy(t.Object, "spec", "elasticPolicy")
+		return policy != nil
+	case "TFJob":
+		dynamic, _, _ := unstructured.NestedBool(t.Object, "spec", "enableDynamicWorker")
+		return dynamic
+	}
+	return false
 }
 
 // podSets are those of the replicas. A type of no replicas has no pods, and is

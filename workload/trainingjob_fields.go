@@ -143,6 +143,15 @@ func (t *trainingJob) priorityClass() string {
 	return t.str("spec", "runPolicy", "schedulingPolicy", "priorityClass")
 }
 
+// timeLimit is when the operator ends the job, in seconds after its start. With
+// cleanPodPolicy None, which is the default, pods go on running then.
+func (t *trainingJob) timeLimit() *int64 {
+	if policy := t.str("spec", "runPolicy", "cleanPodPolicy"); policy != "Running" && policy != "All" {
+		return nil
+	}
+	return positive(t.Unstructured, "spec", "runPolicy", "activeDeadlineSeconds")
+}
+
 func (t *trainingJob) conditions() []metav1.Condition { return conditionsOf(t.Unstructured) }
 
 // patch writes the suspension, and of the templates what an injection touches.

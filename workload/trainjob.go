@@ -48,6 +48,7 @@ func (k trainJobKind) Read(ctx context.Context, r client.Reader, obj client.Obje
 	}
 	job := newJob(k.GroupVersionKind(), t)
 	job.Suspended = t.suspended()
+	job.TimeLimit = t.timeLimit()
 	var unsupported *reason.Reason
 	job.Finish, unsupported = trainJobFinish(t)
 

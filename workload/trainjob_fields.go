@@ -77,6 +77,20 @@ func (t trainJob) runtimeRef() (gk schema.GroupKind, name string) {
 	return gk, t.str("spec", "runtimeRef", "name")
 }
 
+// timeLimit is when the Trainer ends the job, in seconds after it was last resumed;
+// nil if it does not.
+func (t trainJob) timeLimit() *int64 {
+	return positive(t.Unstructured, "spec", "activeDeadlineSeconds")
+}
+
+// positive is a number of an object, nil if it is unset or none above zero.
+func positive(u *unstructured.Unstructured, path ...string) *int64 {
+	if n, _, _ := unstructured.NestedInt64(u.Object, path...); n > 0 {
+		return &n
+	}
+	return nil
+}
+
 func (t trainJob) conditions() []metav1.Condition { return conditionsOf(t.Unstructured) }
 
 // conditionsOf are the conditions in the status of an object.

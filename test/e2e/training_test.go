@@ -36,6 +36,7 @@ func TestTrainingJobs(t *testing.T) {
 		{"a pod that fails comes back to its slot", trainingPodFails},
 		{"pods that a finished job leaves running are charged, and nothing else of it", trainingLeavesPods},
 		{"a killed scheduler charges a job once, and goes on with it", trainingSchedulerKilled},
+		{"an elastic PyTorchJob grows and shrinks while it runs", trainingElastic},
 		{"a job of no queue runs on what nobody holds", trainingUnqueued},
 	} {
 		t.Run(story.name, func(t *testing.T) {
