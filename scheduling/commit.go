@@ -47,6 +47,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 		j.condition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse, "QuotaReserved", "Previously: "+c.Message)
 	}
 	j.sayNotPreempted(wl)
+	j.sayBack(wl, "")
 	if a.state == Admitting {
 		j.sayWaiting(wl)
 	}
@@ -238,7 +239,7 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 		j.sayRequeued(wl)
 		j.countExecuted(wl)
 		j.sayWaiting(wl)
-		if wl.Spec.Active != nil && !*wl.Spec.Active {
+		if isParked(wl) {
 			// Who activates it again starts counting from zero.
 			wl.Status.RequeueState = nil
 		}
@@ -267,7 +268,7 @@ func (j *Jobs) countExecuted(wl *kueue.Workload) {
 // writeFinish says in the Workload that its job has ended, and only then ends
 // the job's charge.
 func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
-	wl, key := j.ledger.workloadOf(job.Owner.UID), client.ObjectKey{Namespace: job.Owner.Namespace, Name: workload.WorkloadName(job.Owner)}
+	wl, key := j.ledger.workloadOf(job.Owner.UID), j.workloadKey(job)
 	if wl == nil {
 		wl = &kueue.Workload{}
 		if err := j.client.Get(ctx, key, wl); apierrors.IsNotFound(err) {
@@ -297,13 +298,23 @@ func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
 // waiting for the garbage collector, and only then ends the job's charge.
 func (j *Jobs) deleteWorkload(ctx context.Context, job *workload.Job) error {
 	wl := &kueue.Workload{}
-	wl.Namespace, wl.Name = job.Owner.Namespace, workload.WorkloadName(job.Owner)
+	key := j.workloadKey(job)
+	wl.Namespace, wl.Name = key.Namespace, key.Name
 	if err := j.client.Delete(ctx, wl); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Workload %s: %w", klog.KObj(wl), err)
 	}
 	j.keepPlace(ctx, job)
 	j.ledger.left(job.Owner.UID)
 	return nil
+}
+
+// workloadKey is where the Workload of a job is: a job whose owner is gone may not
+// know any more how it was named.
+func (j *Jobs) workloadKey(job *workload.Job) client.ObjectKey {
+	if wl := j.ledger.workloadOf(job.Owner.UID); wl != nil {
+		return client.ObjectKeyFromObject(wl)
+	}
+	return client.ObjectKey{Namespace: job.Owner.Namespace, Name: job.WorkloadName()}
 }
 
 // change writes a change of a Workload's status, on the newest object.

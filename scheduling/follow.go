@@ -85,7 +85,7 @@ func (j *Jobs) forgetLeft(job *workload.Job) {
 // made none yet.
 func (j *Jobs) kueuesWorkload(ctx context.Context, job *workload.Job) (*kueue.Workload, error) {
 	wl := &kueue.Workload{}
-	key := client.ObjectKey{Namespace: job.Owner.Namespace, Name: workload.WorkloadName(job.Owner)}
+	key := client.ObjectKey{Namespace: job.Owner.Namespace, Name: job.WorkloadName()}
 	err := j.reader.Get(ctx, key, wl)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -26,14 +26,6 @@ func (j *Jobs) sayNotPreempted(wl *kueue.Workload) {
 	}
 }
 
-// sayRequeued says that a Workload which was stopped for another one waits again
-// at once.
-func (j *Jobs) sayRequeued(wl *kueue.Workload) {
-	if c := saysEvicted(wl); c != nil && c.Reason == kueue.WorkloadEvictedByPreemption {
-		j.condition(wl, kueue.WorkloadRequeued, metav1.ConditionTrue, c.Reason, c.Message)
-	}
-}
-
 // hintsOf reads what a job says about being preempted. A group of pods has no
 // object of its own that says anything; its first pod does.
 func hintsOf(job *workload.Job, obj client.Object) workload.Hints {

@@ -40,7 +40,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	if managed && job.Gated && !job.Suspended && !waits(job) && !j.ledger.knows(job.Owner.UID) {
 		// Its pods are on nodes. If it was not admitted, it is none of ours. While
 		// one waits it is: a pod that others put onto a node lets no other in.
-		managed, err = j.claimed(ctx, job.Owner)
+		managed, err = j.claimed(ctx, job.Owner, obj)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		if !j.ledger.isRestored() && !j.ledger.isUnmanaged(obj.GetUID()) {
 			claimed, err := j.claimed(ctx, workload.Owner{
 				GroupVersionKind: kind.GroupVersionKind(), NamespacedName: key.NamespacedName, UID: obj.GetUID(),
-			})
+			}, obj)
 			if err != nil {
 				return err
 			}
@@ -93,10 +93,10 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 }
 
 // claimed says whether an owner that is not managed (any more) has a Workload
-// that is admitted.
-func (j *Jobs) claimed(ctx context.Context, owner workload.Owner) (bool, error) {
+// that is admitted. obj is the owner, nil if it is gone.
+func (j *Jobs) claimed(ctx context.Context, owner workload.Owner, obj client.Object) (bool, error) {
 	wl := &kueue.Workload{}
-	key := types.NamespacedName{Namespace: owner.Namespace, Name: workload.WorkloadName(owner)}
+	key := types.NamespacedName{Namespace: owner.Namespace, Name: workload.WorkloadNameOf(owner, obj)}
 	err := j.client.Get(ctx, key, wl)
 	switch {
 	case err == nil:

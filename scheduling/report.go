@@ -161,6 +161,7 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	}
 	wl := have.DeepCopy()
 	r.condition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, string(l.why.Class), l.why.Message)
+	r.sayBack(wl, l.why.Class)
 	switch err := r.client.Status().Update(ctx, wl); {
 	case err == nil:
 		r.ledger.observe(l.job.Owner.UID, wl)

@@ -64,7 +64,7 @@ func (j *Jobs) freeOrphans(ctx context.Context) {
 		if isGone(err) && !j.ledger.isRestored() {
 			// A job whose owner is gone is charged until its pods are, and may be
 			// about to be restored.
-			claimed, err = j.claimed(ctx, of)
+			claimed, err = j.claimed(ctx, of, nil)
 		}
 		switch {
 		case claimed, err == nil && obj.GetUID() == owner:

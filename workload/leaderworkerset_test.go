@@ -165,6 +165,36 @@ func TestWorkloadOfAReplicaIsOwnedByItsSetAndFindsItsWayBack(t *testing.T) {
 	if AddOwners(wl, job) {
 		t.Error("an owner was added")
 	}
+	// As Kueue has made it, without what only Muster writes.
+	delete(wl.Annotations, groupNameAnnotation)
+	if owner, ok := OwnerOf(wl); !ok || owner != job.Owner {
+		t.Errorf("the owner of Kueue's is %+v, want %+v", owner, job.Owner)
+	}
+}
+
+// The name, label and annotations are what Kueue 0.19 gives a LeaderWorkerSet llm
+// with that UID.
+func TestWorkloadOfAReplicaIsKnownAsUnderKueue(t *testing.T) {
+	set := newLeaderWorkerSet()
+	job, _ := readReplica(t, "llm-1", set, replicaPod(1, 0))
+	wl := NewWorkload(job, 0, nil)
+	if want := "leaderworkerset-llm-1-276a6"; wl.Name != want || job.WorkloadName() != want {
+		t.Errorf("it is named %s and %s, want %s", wl.Name, job.WorkloadName(), want)
+	}
+	if got := WorkloadNameOf(job.Owner, &Replica{Set: set}); got != wl.Name {
+		t.Errorf("before it is read it is named %s", got)
+	}
+	want := map[string]string{
+		"kueue.x-k8s.io/is-group-workload": "true", "kueue.x-k8s.io/job-owner-gvk": "leaderworkerset.x-k8s.io/v1, Kind=LeaderWorkerSet",
+		"kueue.x-k8s.io/job-owner-name": "llm", "kueue.x-k8s.io/component-workload-index": "1",
+	}
+	delete(wl.Annotations, groupNameAnnotation)
+	if diff := cmp.Diff(want, wl.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{JobUIDLabel: "lws-1"}, wl.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
 }
 
 func TestReplicaPodsAreGivenTheirSetsTolerations(t *testing.T) {

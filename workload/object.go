@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -28,6 +29,14 @@ const (
 	groupNameAnnotation = "muster.dev/pod-group"
 )
 
+// The annotations by which the Workload of a replica of a LeaderWorkerSet says
+// whose it is, as Kueue writes them.
+const (
+	ownerKindAnnotation  = "kueue.x-k8s.io/job-owner-gvk"
+	ownerNameAnnotation  = "kueue.x-k8s.io/job-owner-name"
+	ownerIndexAnnotation = "kueue.x-k8s.io/component-workload-index"
+)
+
 const (
 	maxWorkloadName    = 253
 	workloadHashLength = 5
@@ -39,6 +48,9 @@ const (
 // digits of a hash over kind, group, name and UID.
 //
 // A group that only its pods' labels make gives its own name to its Workload.
+//
+// The name of a replica of a LeaderWorkerSet is made with the UID of the
+// LeaderWorkerSet, which only Job.WorkloadName knows.
 func WorkloadName(o Owner) string {
 	if o.GroupVersionKind == kueueGroupGVK {
 		return o.Name
@@ -49,6 +61,24 @@ func WorkloadName(o Owner) string {
 	}
 	hash := sha1.Sum([]byte(o.Kind + "\n" + o.Group + "\n" + o.Name + "\n" + string(o.UID)))
 	return prefix + "-" + hex.EncodeToString(hash[:])[:workloadHashLength]
+}
+
+// WorkloadName is the name of the job's Workload.
+func (j *Job) WorkloadName() string {
+	o := j.Owner
+	if o.GroupVersionKind == ReplicaGVK && j.WorkloadOwner != nil {
+		o.UID = j.WorkloadOwner.UID
+	}
+	return WorkloadName(o)
+}
+
+// WorkloadNameOf is the name of the Workload of an object that owner names; one
+// that cannot be read as a Job has none that is known otherwise.
+func WorkloadNameOf(owner Owner, obj client.Object) string {
+	if g, ok := obj.(*Replica); ok && g.Set != nil {
+		owner.UID = g.Set.GetUID()
+	}
+	return WorkloadName(owner)
 }
 
 // NewWorkload is the Workload that stands for a job, not yet written anywhere:
@@ -74,10 +104,14 @@ func NewWorkload(job *Job, priority int32, class *kueue.PriorityClassRef) *kueue
 
 func workloadMeta(job *Job) metav1.ObjectMeta {
 	o := job.Owner
-	meta := metav1.ObjectMeta{Namespace: o.Namespace, Name: WorkloadName(o)}
+	meta := metav1.ObjectMeta{Namespace: o.Namespace, Name: job.WorkloadName()}
 	if isGroup(o.GroupVersionKind) {
 		meta.Annotations = map[string]string{groupAnnotation: "true", groupNameAnnotation: o.Group + "/" + o.Name}
 		if job.WorkloadOwner != nil {
+			meta.Labels = map[string]string{JobUIDLabel: string(job.WorkloadOwner.UID)}
+			meta.Annotations[ownerKindAnnotation] = o.GroupVersionKind.String()
+			meta.Annotations[ownerNameAnnotation] = job.WorkloadOwner.Name
+			meta.Annotations[ownerIndexAnnotation] = strings.TrimPrefix(o.Name, job.WorkloadOwner.Name+"-")
 			meta.OwnerReferences = []metav1.OwnerReference{*job.WorkloadOwner}
 			return meta
 		}
@@ -111,6 +145,10 @@ func OwnerOf(wl *kueue.Workload) (owner Owner, ok bool) {
 		return Owner{}, false
 	}
 	owner.GroupVersionKind, owner.Name = kueueGroupGVK, wl.Name
+	if wl.Annotations[ownerKindAnnotation] == ReplicaGVK.String() {
+		owner.GroupVersionKind = ReplicaGVK
+		owner.Name = wl.Annotations[ownerNameAnnotation] + "-" + wl.Annotations[ownerIndexAnnotation]
+	}
 	if group, name, found := strings.Cut(wl.Annotations[groupNameAnnotation], "/"); found {
 		owner.Name = name
 		switch group {
