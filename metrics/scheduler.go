@@ -75,6 +75,11 @@ var (
 		Name: "muster_render_total", StabilityLevel: metrics.ALPHA,
 		Help: "Pod templates of jobs rendered as pods: by a dry run, locally, or locally after a dry run was refused.",
 	}, []string{"how"})
+	// AnotherScheduler is whether a Kueue manager keeps Muster from admitting.
+	AnotherScheduler = metrics.NewGauge(&metrics.GaugeOpts{
+		Name: "muster_another_scheduler", StabilityLevel: metrics.ALPHA,
+		Help: "1 while a Kueue manager is alive although Muster is to decide quota itself, so that Muster admits nothing; else 0.",
+	})
 	// HoldsBroken counts slots whose room was taken while they were held.
 	HoldsBroken = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "muster_holds_broken_total", StabilityLevel: metrics.ALPHA,
@@ -86,7 +91,7 @@ var (
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, ReservedNodes, UnmanagedGPUs, Evictions, Preemptions,
-		HeldGPUSeconds, Renderings, HoldsBroken,
+		HeldGPUSeconds, Renderings, AnotherScheduler, HoldsBroken,
 	}
 }
 

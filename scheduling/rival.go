@@ -5,10 +5,12 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/metrics"
 )
 
 // kueueLease is the Lease that Kueue's manager renews while it leads, in the
@@ -42,9 +44,27 @@ func (j *Jobs) lookForRival(ctx context.Context) error {
 		return err
 	}
 	if j.ledger.SetRival(why) {
+		j.tellRival(ctx, why)
 		j.ledger.syncAll(func(*entry) bool { return true })
 	}
 	return nil
+}
+
+// tellRival tells those who run the cluster that Muster has stopped to admit jobs,
+// or begins again: every job that waits says so too, but each to its own user.
+func (j *Jobs) tellRival(ctx context.Context, why *reason.Reason) {
+	logger := klog.FromContext(ctx)
+	if why == nil {
+		metrics.AnotherScheduler.Set(0)
+		logger.Info("No Kueue manager is alive any more, jobs are admitted")
+		return
+	}
+	metrics.AnotherScheduler.Set(1)
+	logger.Error(nil, "Nothing is admitted, because quota.provider is native and somebody else decides quota", "why", why.Message)
+	lease := &corev1.ObjectReference{
+		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: kueueLease.Namespace, Name: kueueLease.Name,
+	}
+	j.recorder.Event(lease, corev1.EventTypeWarning, string(reason.AnotherScheduler), "Muster admits nothing: "+why.Message)
 }
 
 // rival is why nothing may be admitted now, nil where no Kueue manager lives.
