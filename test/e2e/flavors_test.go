@@ -37,7 +37,7 @@ func TestFlavors(t *testing.T) {
 	t.Cleanup(func() { tm.removeAll(t) })
 	tm.label(t, "node-0", "pool-a")
 	tm.label(t, "node-1", "pool-b")
-	tm.flavors(t, "q", "pool-a", "pool-b")
+	tm.flavors(t, "q", pool{"pool-a", 8}, pool{"pool-b", 7})
 
 	queued := metav1.ObjectMeta{Namespace: tm.namespace, Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}
 	named := func(name string) metav1.ObjectMeta {
@@ -51,24 +51,44 @@ func TestFlavors(t *testing.T) {
 		&jobset.JobSet{ObjectMeta: named("jobset"), Spec: jobset.JobSetSpec{ReplicatedJobs: []jobset.ReplicatedJob{
 			{Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: jobSpec(1, 2)}},
 		}}},
-		&batchv1.Job{ObjectMeta: named("batch"), Spec: jobSpec(1, 2)},
-		v1.object(pyTorch("pytorch", 0, 2), "q"),
+		&batchv1.Job{ObjectMeta: named("batch"), Spec: jobSpec(1, 1)},
+		v1.object(pyTorch("pytorch", 1, 1), "q"),
 	}
+	urgent := &batchv1.Job{ObjectMeta: named("urgent"), Spec: jobSpec(1, 8)}
+	urgent.Labels["kueue.x-k8s.io/priority-class"] = "urgent"
+	t.Cleanup(func() { c.delete(t, append(jobs, urgent)...) })
 	for _, obj := range jobs {
 		if err := c.client.Create(t.Context(), obj); err != nil {
 			t.Fatalf("creating %s: %v", obj.GetName(), err)
 		}
 	}
-	tm.runOn(t, "node-0", "pool-a", len(jobs))
+	const pods = 5
+	tm.runOn(t, "node-0", "pool-a", pods)
 
-	urgent := &batchv1.Job{ObjectMeta: named("urgent"), Spec: jobSpec(1, 8)}
-	urgent.Labels["kueue.x-k8s.io/priority-class"] = "urgent"
-	urgent.Spec.Template.Spec.NodeSelector = map[string]string{"pool-a": "true"}
+	// It takes more than there is of the second flavor, and all of the first.
 	if err := c.client.Create(t.Context(), urgent); err != nil {
 		t.Fatal(err)
 	}
 	tm.runOn(t, "node-0", "pool-a", 1)
-	tm.runOn(t, "node-1", "pool-b", len(jobs))
+	tm.runOn(t, "node-1", "pool-b", pods)
+}
+
+// pool is the nodes of a flavor of its name, and its quota.
+type pool struct {
+	name string
+	gpus int64
+}
+
+// delete deletes objects and what is theirs.
+func (c *cluster) delete(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, obj := range objects {
+		if err := c.client.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+			t.Errorf("deleting %s: %v", obj.GetName(), err)
+		}
+	}
 }
 
 // label marks a node as one of a pool.
@@ -81,18 +101,18 @@ func (tm team) label(t *testing.T, name, pool string) {
 	}
 }
 
-// flavors creates the LocalQueue name on a ClusterQueue of 8 GPUs of each pool,
-// in that order, in which a higher priority stops lower ones.
-func (tm team) flavors(t *testing.T, name string, pools ...string) {
+// flavors creates the LocalQueue name on a ClusterQueue of the pools, in that
+// order, in which a higher priority stops lower ones.
+func (tm team) flavors(t *testing.T, name string, pools ...pool) {
 	t.Helper()
 	group := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{gpu}}
-	for _, pool := range pools {
-		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{pool: "true"}}}
+	for _, p := range pools {
+		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{p.name: "true"}}}
 		if err := tm.client.Create(t.Context(), flavor); err != nil {
 			t.Fatal(err)
 		}
-		group.Flavors = append(group.Flavors, kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(pool), Resources: []kueue.ResourceQuota{
-			{Name: gpu, NominalQuota: *resource.NewQuantity(8, resource.DecimalSI)},
+		group.Flavors = append(group.Flavors, kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(p.name), Resources: []kueue.ResourceQuota{
+			{Name: gpu, NominalQuota: *resource.NewQuantity(p.gpus, resource.DecimalSI)},
 		}})
 	}
 	full := tm.namespace + "-" + name

@@ -25,6 +25,8 @@ func TestServing(t *testing.T) {
 		{"a Deployment is updated at full quota, and loses no place to a pod that waits", deploymentUpdated},
 		{"the pod of a Deployment that keeps its earlier ones is told how to get a place", deploymentSurges},
 		{"a StatefulSet's pod that is made anew takes its place back", statefulSetReplaced},
+		{"a Notebook is queued by its label, keeps its place, and gives it up when it is stopped", notebook},
+		{"the pod of a KServe predictor is replaced in its place, and one that surges is told how to get it", predictor},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			tm := team{cluster: c, namespace: fmt.Sprintf("serving-%d", i)}
@@ -149,6 +151,12 @@ func deploymentSurges(t *testing.T, tm team) {
 	tm.make(t, d)
 	tm.serving(t, "", 1)
 	tm.update(t, d, "2")
+	tm.toldOfSurge(t)
+}
+
+// toldOfSurge waits until a pod of version 2 is told how it gets a place.
+func (tm team) toldOfSurge(t *testing.T) {
+	t.Helper()
 	eventually(t, "the new pod to be told of maxSurge", func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := tm.client.List(ctx, &pods, client.InNamespace(tm.namespace), client.MatchingLabels{"version": "2"}); err != nil {
@@ -182,22 +190,29 @@ func statefulSetReplaced(t *testing.T, tm team) {
 	waiter := tm.waiter(t)
 	tm.usage(t, "q", 8, 1, 1)
 	for range 2 {
-		pod := &corev1.Pod{}
-		if err := tm.client.Get(t.Context(), client.ObjectKey{Namespace: tm.namespace, Name: "notebook-0"}, pod); err != nil {
-			t.Fatal(err)
-		}
-		before := pod.UID
-		if err := tm.client.Delete(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the pod to be made anew and to run", func(ctx context.Context) error {
-			err := tm.client.Get(ctx, client.ObjectKey{Namespace: tm.namespace, Name: "notebook-0"}, pod)
-			if err == nil && (pod.UID == before || pod.Status.Phase != corev1.PodRunning) {
-				err = fmt.Errorf("it is %s, the earlier one: %v", pod.Status.Phase, pod.UID == before)
-			}
-			return err
-		})
+		tm.madeAnew(t, "notebook-0")
 		tm.isWaiting(t, waiter)
 	}
 	tm.usage(t, "q", 8, 1, 1)
+}
+
+// madeAnew deletes a pod of a StatefulSet, and waits until it is there again and
+// runs.
+func (tm team) madeAnew(t *testing.T, name string) {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := tm.client.Get(t.Context(), client.ObjectKey{Namespace: tm.namespace, Name: name}, pod); err != nil {
+		t.Fatal(err)
+	}
+	before := pod.UID
+	if err := tm.client.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod to be made anew and to run", func(ctx context.Context) error {
+		err := tm.client.Get(ctx, client.ObjectKey{Namespace: tm.namespace, Name: name}, pod)
+		if err == nil && (pod.UID == before || pod.Status.Phase != corev1.PodRunning) {
+			err = fmt.Errorf("it is %s, the earlier one: %v", pod.Status.Phase, pod.UID == before)
+		}
+		return err
+	})
 }
