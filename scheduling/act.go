@@ -52,11 +52,30 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			j.ledger.failToStart(job.Owner.UID, no.Message)
 			return nil
 		}
+		if refusesStart(err) {
+			if err := j.sayRefused(ctx, job, err); err != nil {
+				return err
+			}
+		}
 		if err != nil && !errors.Is(err, errRunsAlready) {
 			return fmt.Errorf("resuming %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
-		if err == nil && j.ledger.started(job.Owner.UID) {
+		if err != nil {
+			return nil
+		}
+		again, refused := j.ledger.started(job.Owner.UID)
+		if again {
 			j.note(job, "Resumed", "it was suspended while it is admitted, and is resumed; to stop it, set spec.active of its Workload to false")
+		}
+		if refused {
+			return j.change(ctx, job.Owner.UID, j.sayWaiting)
+		}
+		return nil
+	case doUngate:
+		for _, pod := range want.pods {
+			if err := workload.Ungate(ctx, j.client, pod); err != nil {
+				return err
+			}
 		}
 		return nil
 	case doReady:
@@ -122,7 +141,11 @@ func (j *Jobs) restoreOwner(ctx context.Context, kind workload.Kind, obj client.
 	if !ok || obj == nil {
 		return nil
 	}
-	return r.Restore(ctx, j.client, obj)
+	var admitted []kueue.PodSet
+	if wl := j.ledger.workloadOf(obj.GetUID()); wl != nil {
+		admitted = wl.Spec.PodSets
+	}
+	return r.Restore(ctx, j.client, obj, admitted)
 }
 
 // errRunsAlready says that an owner was resumed before; what the cache has is

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -17,6 +18,8 @@ const (
 	doNothing doing = iota
 	doSuspend
 	doResume
+	// doUngate: pods of an admitted job have gates that only Kueue takes off.
+	doUngate
 	// doReady: all pods of the job have been ready; its Workload says so, and
 	// its failed starts count no more.
 	doReady
@@ -47,6 +50,8 @@ type action struct {
 	reclaim []kueue.ReclaimablePod
 	// after is how long doLater waits.
 	after time.Duration
+	// pods are those of doUngate.
+	pods []*corev1.Pod
 	// first: nobody has resumed the owner since its job was admitted.
 	first bool
 }
@@ -68,6 +73,8 @@ func (l *Ledger) want(e *entry) action {
 			return action{do: doResume, infos: injections(job, e.assignment, l.quota)}
 		case job.Suspended && !job.Gated:
 			return action{do: doResume, infos: injections(job, e.assignment, l.quota), first: !e.resumed}
+		case len(e.waitForKueue()) > 0:
+			return action{do: doUngate, pods: e.waitForKueue()}
 		case e.unsaidReady():
 			return action{do: doReady}
 		}
@@ -91,6 +98,21 @@ func (l *Ledger) want(e *entry) action {
 		return action{do: doDelete}
 	}
 	return action{}
+}
+
+// waitForKueue are the pods of an admitted job that Kueue holds back by a gate. It
+// has put that into the pod templates of a job that it started, so pods which are
+// made anew have it too.
+func (e *entry) waitForKueue() []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, set := range e.sets {
+		for _, s := range set.slots {
+			if s.pod != nil && s.pod.DeletionTimestamp == nil && workload.WaitsForKueue(s.pod) {
+				out = append(out, s.pod)
+			}
+		}
+	}
+	return out
 }
 
 // lackTolerations says that pods of a gated job wait to be given tolerations.
@@ -119,14 +141,19 @@ func (l *Ledger) stopped(uid types.UID) bool {
 }
 
 // started records that the owner of an admitted job was resumed by us. It
-// reports whether someone else had suspended it meanwhile.
-func (l *Ledger) started(uid types.UID) (again bool) {
+// reports whether someone else had suspended it meanwhile, and whether its
+// Workload says that it cannot be resumed.
+func (l *Ledger) started(uid types.UID) (again, refused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
-	if e == nil || e.state != Admitted || e.job.Gated {
-		return false
+	if e == nil || e.state != Admitted {
+		return false, false
+	}
+	refused, e.refused = e.refusal() != "", nil
+	if e.job.Gated {
+		return false, refused
 	}
 	again, e.resumed = e.resumed, true
-	return again
+	return again, refused
 }

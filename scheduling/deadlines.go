@@ -123,7 +123,7 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 	if e.lateSince != 0 && now.Sub(e.lateSince.time()) >= t.StartTimeout {
 		bound, all := e.progress(now)
 		late.uncreated, late.creators = e.uncreated(), e.creators()
-		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s; %s", bound, all, t.StartTimeout, released)
+		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s%s; %s", bound, all, t.StartTimeout, e.refusal(), released)
 		return &late
 	}
 	if phase, over := e.neverReady(now, t.ReadyTimeout); over {

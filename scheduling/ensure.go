@@ -61,13 +61,16 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 	changed := have.DeepCopy()
 	owners := workload.AddOwners(changed, job)
 	admitted := isAdmitted(have)
-	resized := admitted && job.Elastic && !job.Suspended && sameSets(have, want) && !workload.SamePodSets(have, job)
+	resized := admitted && job.Elastic && !job.Suspended && sameSets(have, want) && otherSizes(have, want)
 	if !owners && !resized && (admitted || matches(have, want, job)) {
 		return have, nil, nil
 	}
 	if resized {
-		// What it has is in the status.
-		changed.Spec.PodSets = want.Spec.PodSets
+		// What it has is in the status. The templates stay: those of a job that
+		// Kueue started are others now.
+		for i := range changed.Spec.PodSets {
+			changed.Spec.PodSets[i].Count = want.Spec.PodSets[i].Count
+		}
 	}
 	if admitted {
 		// What is admitted stays as it is.
@@ -116,6 +119,12 @@ func (j *Jobs) newestWorkload(ctx context.Context, uid types.UID, key client.Obj
 // for the numbers of pods.
 func sameSets(a, b *kueue.Workload) bool {
 	return slices.EqualFunc(a.Spec.PodSets, b.Spec.PodSets, func(x, y kueue.PodSet) bool { return x.Name == y.Name })
+}
+
+// otherSizes says that two versions of a Workload with the same pod sets have
+// other numbers of pods.
+func otherSizes(a, b *kueue.Workload) bool {
+	return !slices.EqualFunc(a.Spec.PodSets, b.Spec.PodSets, func(x, y kueue.PodSet) bool { return x.Count == y.Count })
 }
 
 // matches says that the spec of a Workload is what its job asks for.

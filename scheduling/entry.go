@@ -28,6 +28,8 @@ type entry struct {
 	resumed bool
 	// stopSent: the owner was suspended by us since the job began to leave.
 	stopSent bool
+	// refused is set while the API server does not let an admitted job be resumed.
+	refused *refusedStart
 	// ended: the owner has finished or is deleted.
 	ended bool
 	state State

@@ -57,6 +57,10 @@ func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
 		} else {
 			l.trade(e, s)
 			l.compare(e, s)
+			if workload.WaitsForKueue(pod) {
+				// Where Kueue does not decide, its gates are taken off.
+				l.effects.Sync(keyOf(e.job.Owner))
+			}
 		}
 		groups[s.group()] = true
 	}

@@ -14,6 +14,9 @@ const (
 	noteHoldBroken = "HoldBroken"
 )
 
+// noteStartRefused: the API server does not let an admitted job be resumed.
+const noteStartRefused = "StartRefused"
+
 // The events about preemption.
 const (
 	notePreempted         = "Preempted"

@@ -26,10 +26,12 @@ type injection struct {
 	Tolerations  []corev1.Toleration `json:"tolerations,omitempty"`
 	Labels       map[string]string   `json:"labels,omitempty"`
 	Annotations  map[string]string   `json:"annotations,omitempty"`
+	// gates are Kueue's; Muster takes them out only.
+	gates []corev1.PodSchedulingGate
 }
 
 func (in *injection) empty() bool {
-	return len(in.NodeSelector)+len(in.Tolerations)+len(in.Labels)+len(in.Annotations) == 0
+	return len(in.NodeSelector)+len(in.Tolerations)+len(in.Labels)+len(in.Annotations)+len(in.gates) == 0
 }
 
 // injectionOf is what info adds to the author's template. The error is a
@@ -91,12 +93,20 @@ func restore(template *corev1.PodTemplateSpec) (*injection, error) {
 	if err := json.Unmarshal([]byte(note), in); err != nil {
 		return nil, fmt.Errorf("reading annotation %s: %w", injectedAnnotation, err)
 	}
+	in.takeOut(template)
+	template.Annotations = parted(template.Annotations, map[string]string{injectedAnnotation: note})
+	return in, nil
+}
+
+// takeOut turns a template back into what it was before the injection.
+func (in *injection) takeOut(template *corev1.PodTemplateSpec) {
 	template.Spec.NodeSelector = parted(template.Spec.NodeSelector, in.NodeSelector)
 	template.Spec.Tolerations = without(template.Spec.Tolerations, in.Tolerations)
 	template.Labels = parted(template.Labels, in.Labels)
 	template.Annotations = parted(template.Annotations, in.Annotations)
-	template.Annotations = parted(template.Annotations, map[string]string{injectedAnnotation: note})
-	return in, nil
+	if len(in.gates) > 0 {
+		template.Spec.SchedulingGates = withoutGates(template.Spec.SchedulingGates, in.gates)
+	}
 }
 
 // joined is a copy of m with more added.

@@ -78,6 +78,10 @@ func templateOperations(path string, from, to *corev1.PodTemplateSpec) []operati
 		operations = append(operations, set(path+"/spec/tolerations", to.Spec.Tolerations,
 			len(to.Spec.Tolerations) == 0, len(from.Spec.Tolerations) > 0)...)
 	}
+	if !equality.Semantic.DeepEqual(from.Spec.SchedulingGates, to.Spec.SchedulingGates) {
+		operations = append(operations, set(path+"/spec/schedulingGates", to.Spec.SchedulingGates,
+			len(to.Spec.SchedulingGates) == 0, len(from.Spec.SchedulingGates) > 0)...)
+	}
 	return operations
 }
 

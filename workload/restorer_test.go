@@ -58,7 +58,7 @@ func TestRestoreTakesAnInjectionOutOfTheJobsOfAJobSet(t *testing.T) {
 				tc.change(b)
 			}
 			c := fakeClient(t, js, b.DeepCopy())
-			err := kindNamed(t, "JobSet").(Restorer).Restore(t.Context(), c, js)
+			err := kindNamed(t, "JobSet").(Restorer).Restore(t.Context(), c, js, nil)
 			if !errors.Is(err, tc.err) {
 				t.Fatalf("err %v, want %v", err, tc.err)
 			}
@@ -90,7 +90,7 @@ func TestRestoreTakesAnInjectionOutOfTheJobsOfATrainJob(t *testing.T) {
 	js := childOf(replicated("node", 1, 2))
 	b := childJob(t, js)
 	c := fakeClient(t, tj, js, b)
-	if err := kindNamed(t, "TrainJob").(Restorer).Restore(t.Context(), c, tj); err != nil {
+	if err := kindNamed(t, "TrainJob").(Restorer).Restore(t.Context(), c, tj, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := &batchv1.Job{}
@@ -100,7 +100,7 @@ func TestRestoreTakesAnInjectionOutOfTheJobsOfATrainJob(t *testing.T) {
 	if len(got.Spec.Template.Spec.NodeSelector)+len(got.Spec.Template.Spec.Tolerations) > 0 {
 		t.Errorf("left over: %+v", got.Spec.Template)
 	}
-	if err := kindNamed(t, "TrainJob").(Restorer).Restore(t.Context(), fakeClient(t, tj), tj); err != nil {
+	if err := kindNamed(t, "TrainJob").(Restorer).Restore(t.Context(), fakeClient(t, tj), tj, nil); err != nil {
 		t.Errorf("without a JobSet: %v", err)
 	}
 }

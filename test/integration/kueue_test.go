@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -66,6 +67,64 @@ func init() {
 					}
 				}
 			}
+		}},
+		scenario{name: "what Kueue left in a job that it started holds no pod back that is made anew, and goes when the job is stopped", configure: byKueue, run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.labelNode(t, "node-0", "pool", "kueues")
+			e.Queue(t, e.namespace, "team", 8)
+			js := e.job("gang", "team", 2, 4)
+			e.Create(t, js)
+			original := js.Spec.ReplicatedJobs[0].Template.Spec.Template.DeepCopy()
+			e.admitAsKueue(t, js, func(pods *corev1.PodTemplateSpec) {
+				pods.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
+				pods.Annotations = map[string]string{"kueue.x-k8s.io/workload": "jobset-gang"}
+				pods.Spec.NodeSelector = map[string]string{"pool": "kueues"}
+				pods.Spec.Tolerations = []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}}
+				pods.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: kueue.TopologySchedulingGate}}
+			})
+			testcluster.Eventually(t, "two pods to be let go as Kueue does", func(ctx context.Context) error {
+				pods, err := e.Pods(ctx, js)
+				if err != nil || len(pods) != 2 {
+					return fmt.Errorf("%d pods (%v)", len(pods), err)
+				}
+				for i := range pods {
+					pods[i].Spec.SchedulingGates = nil
+					if err := e.Client.Update(ctx, &pods[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			testcluster.Eventually(t, "both pods to be on nodes", func(ctx context.Context) error { return e.Bound(ctx, js, 2) })
+			e.stop()
+			e.config.Quota.Provider = configv1alpha1.ProviderNative
+			e.start(t)
+			e.usage(t, "team", 8, 1, 0)
+			pods, err := e.Pods(t.Context(), js)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Client.Delete(t.Context(), &pods[0], client.GracePeriodSeconds(0)); err != nil {
+				t.Fatal(err)
+			}
+			testcluster.Eventually(t, "the pod that is made anew to be on its node", func(ctx context.Context) error {
+				now, err := e.Pods(ctx, js)
+				if err == nil && len(now) == 2 && (now[0].UID == pods[0].UID || now[1].UID == pods[0].UID) {
+					err = errors.New("the deleted pod is there")
+				}
+				return errors.Join(err, e.Bound(ctx, js, 2))
+			})
+
+			e.setActive(t, js, false)
+			e.pending(t, js, "Deactivated", "")
+			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(js), js); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(original, &js.Spec.ReplicatedJobs[0].Template.Spec.Template); diff != "" {
+				t.Errorf("the pod template (-as it was +as it is):\n%s", diff)
+			}
+			e.setActive(t, js, true)
+			e.runs(t, js, 2)
 		}},
 		scenario{name: "a queue that is deleted stays until its jobs have ended, and its flavor until then", run: func(t *testing.T, e *env) {
 			e.Node(t, "node-0", 8)
@@ -144,9 +203,19 @@ func init() {
 	)
 }
 
+// labelNode gives a node a label.
+func (e *env) labelNode(t *testing.T, name, key, value string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value))
+	if err := e.Client.Patch(t.Context(), node, patch); err != nil {
+		t.Fatalf("labelling node %s: %v", name, err)
+	}
+}
+
 // admitAsKueue does what Kueue's manager does with a job: it makes the Workload,
-// admits it, without naming nodes, and resumes the job.
-func (e *env) admitAsKueue(t *testing.T, js *jobset.JobSet) {
+// admits it, without naming nodes, and resumes the job with what is injected.
+func (e *env) admitAsKueue(t *testing.T, js *jobset.JobSet, inject ...func(*corev1.PodTemplateSpec)) {
 	t.Helper()
 	count, gpus := *js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism, js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources.Limits[testcluster.GPU]
 	gpus.Mul(int64(count))
@@ -183,6 +252,9 @@ func (e *env) admitAsKueue(t *testing.T, js *jobset.JobSet) {
 	testcluster.Eventually(t, js.Name+" to be resumed", func(ctx context.Context) error {
 		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(js), js); err != nil {
 			return err
+		}
+		for _, f := range inject {
+			f(&js.Spec.ReplicatedJobs[0].Template.Spec.Template)
 		}
 		js.Spec.Suspend = new(false)
 		return e.Client.Update(ctx, js)
