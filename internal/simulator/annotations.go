@@ -19,6 +19,10 @@ const (
 	ExitCodeAnnotation = "sim.muster.dev/exit-code"
 	// StartDelayAnnotation is the time from being bound to running ("0s").
 	StartDelayAnnotation = "sim.muster.dev/start-delay"
+	// StopDelayAnnotation is the time from the request to delete a running pod
+	// to its end, also beyond its grace period, as where a node is slow ("1s",
+	// or the grace period where that is shorter).
+	StopDelayAnnotation = "sim.muster.dev/stop-delay"
 )
 
 // Annotations that the simulator writes on pods. The times are RFC 3339 with
@@ -36,6 +40,8 @@ const (
 // behaviour is what a pod's annotations ask for.
 type behaviour struct {
 	startDelay time.Duration
+	// stopDelay is nil where nothing is said of it.
+	stopDelay *time.Duration
 	// ends says whether the pod ever ends by itself, after runFor.
 	ends     bool
 	runFor   time.Duration
@@ -50,6 +56,13 @@ func behaviourOf(pod *corev1.Pod) (behaviour, error) {
 		if b.startDelay, err = parseDuration(StartDelayAnnotation, value); err != nil {
 			return behaviour{}, err
 		}
+	}
+	if value, ok := pod.Annotations[StopDelayAnnotation]; ok {
+		delay, err := parseDuration(StopDelayAnnotation, value)
+		if err != nil {
+			return behaviour{}, err
+		}
+		b.stopDelay = &delay
 	}
 	if value, ok := pod.Annotations[RunForAnnotation]; ok {
 		b.ends = true

@@ -48,7 +48,7 @@ func decide(pod *corev1.Pod, b behaviour, ranks []rank, expected int, now time.T
 	case ended:
 		return decision{do: wait}
 	case pod.DeletionTimestamp != nil:
-		return decideStop(pod, started, now)
+		return decideStop(pod, b, started, now)
 	case pod.Status.StartTime == nil:
 		return decision{do: admit}
 	case started.IsZero():
@@ -70,13 +70,16 @@ func decide(pod *corev1.Pod, b behaviour, ranks []rank, expected int, now time.T
 
 // decideStop ends a pod that is being deleted. One that never ran has nothing
 // to wait for.
-func decideStop(pod *corev1.Pod, started, now time.Time) decision {
+func decideStop(pod *corev1.Pod, b behaviour, started, now time.Time) decision {
 	if started.IsZero() {
 		return decision{do: finish, exitCode: exitTerminated}
 	}
 	delay := stopDelay
 	if pod.DeletionGracePeriodSeconds != nil {
 		delay = min(delay, time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second)
+	}
+	if b.stopDelay != nil {
+		delay = *b.stopDelay
 	}
 	d := reached(finish, deletionRequested(pod).Add(delay), now)
 	d.exitCode = exitTerminated

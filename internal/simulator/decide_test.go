@@ -84,6 +84,10 @@ func TestDecide(t *testing.T) {
 			want: decision{do: wait, exitCode: 143, again: at(21)}},
 		{name: "and ends by TERM", pod: deleted(runningPod(0), 20, 30), now: 21, want: decision{do: finish, exitCode: 143}},
 		{name: "a shorter grace period is kept", pod: deleted(runningPod(0), 20, 0), now: 20, want: decision{do: finish, exitCode: 143}},
+		{name: "one that is said to take long outlives its grace period", pod: deleted(runningPod(0), 20, 30), behaviour: behaviour{stopDelay: new(time.Minute)}, now: 79.5,
+			want: decision{do: wait, exitCode: 143, again: at(80)}},
+		{name: "one that is said to take no time ends at once", pod: deleted(runningPod(0), 20, 30), behaviour: behaviour{stopDelay: new(time.Duration(0))}, now: 20,
+			want: decision{do: finish, exitCode: 143}},
 		{name: "a pod that never ran ends at once", pod: deleted(admittedPod(0), 20, 30), now: 20, want: decision{do: finish, exitCode: 143}},
 		{name: "an ended pod is removed once it is deleted", pod: deleted(ended(runningPod(0), corev1.PodFailed), 20, 30), now: 22,
 			want: decision{do: remove}},
@@ -136,8 +140,8 @@ func TestBehaviourOf(t *testing.T) {
 		wantErr     string
 	}{
 		{name: "nothing asked for"},
-		{name: "everything", annotations: map[string]string{RunForAnnotation: "30s", ExitCodeAnnotation: "2", StartDelayAnnotation: "1m"},
-			want: behaviour{startDelay: time.Minute, ends: true, runFor: 30 * time.Second, exitCode: 2}},
+		{name: "everything", annotations: map[string]string{RunForAnnotation: "30s", ExitCodeAnnotation: "2", StartDelayAnnotation: "1m", StopDelayAnnotation: "2m"},
+			want: behaviour{startDelay: time.Minute, stopDelay: new(2 * time.Minute), ends: true, runFor: 30 * time.Second, exitCode: 2}},
 		{name: "not a duration", annotations: map[string]string{RunForAnnotation: "30"},
 			wantErr: `annotation sim.muster.dev/run-for is "30", want a duration such as 30s`},
 		{name: "a negative duration", annotations: map[string]string{StartDelayAnnotation: "-1s"},
