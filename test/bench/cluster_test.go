@@ -9,122 +9,68 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/sandbox"
+	"github.com/muster-gpu/muster/internal/testsandbox"
 )
-
-// root is the repository's folder, seen from this package.
-const root = "../.."
-
-// clientQPS is what everybody may send to the API server in a second: so much
-// that nobody is held up by it.
-const clientQPS = 5000
 
 // contestant is who decides about the jobs.
 type contestant struct {
 	name string
-	// with are the parts of its sandbox, programs what they need to be built, and
-	// component the one that decides.
+	// with are the parts of its sandbox, and component the one that decides.
 	with      []string
-	programs  []string
 	component string
 }
 
 var (
 	muster = contestant{
 		name: "Muster", with: []string{sandbox.WithScheduler, sandbox.WithWebhook},
-		programs: []string{"sandbox", "scheduler", "webhook"}, component: "muster-scheduler",
+		component: "muster-scheduler",
 	}
 	kueueItself = contestant{
 		name: "Kueue", with: []string{sandbox.WithKueue},
-		programs: []string{"sandbox", "kueue-controller"}, component: "kueue",
+		component: "kueue",
 	}
 )
 
 // cluster is a running sandbox with one contestant in it.
 type cluster struct {
-	*sandbox.Sandbox
+	*testsandbox.Cluster
 	client.WithWatch
-	rest *rest.Config
 }
 
 // up runs a sandbox until the test ends. Nobody makes pods of jobs there: the
 // benchmark itself says when a job has ended.
 func (c contestant) up(t testing.TB) *cluster {
 	t.Helper()
-	bin, err := filepath.Abs(filepath.Join(root, "bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, program := range c.programs {
-		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-			t.Fatalf("%v; run \"make sandbox sandbox-kueue\"", err)
-		}
-	}
-	dir, err := filepath.Abs(filepath.Join(root, ".sandbox", "bench"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	down := func() {
-		if err := sandbox.Down(context.Background(), dir); err != nil {
-			t.Errorf("taking the sandbox down: %v", err)
-		}
-	}
-	down()
-	t.Cleanup(down)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
 	// Twice the cores of all quota, so that a place is never what is missing.
-	s, err := sandbox.Up(ctx, sandbox.Options{Dir: dir, BinDir: bin, With: c.with, Nodes: 20, ClientQPS: clientQPS})
-	if err != nil {
-		t.Fatalf("starting the sandbox: %v", err)
-	}
-	if err := s.Kill(ctx, "kube-controller-manager"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.leadAlone(ctx, s); err != nil {
-		t.Fatal(err)
-	}
-	config, err := s.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS, config.Burst = clientQPS, 2*clientQPS
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(kueue.AddToScheme(scheme))
-	w, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{Sandbox: s, WithWatch: w, rest: config}
+	s := testsandbox.Up(t, "bench", sandbox.Options{With: c.with, Nodes: 20, ClientQPS: testsandbox.ClientQPS})
+	s.KillNow(t, "kube-controller-manager")
+	c.leadAlone(t, s)
+	return &cluster{Cluster: s, WithWatch: s.Watching(t)}
 }
 
 // leadAlone has Kueue lead without a Lease, as Muster does in a sandbox: where the
 // API server is slow, its manager would lose the Lease, and end.
-func (c contestant) leadAlone(ctx context.Context, s *sandbox.Sandbox) error {
+func (c contestant) leadAlone(t testing.TB, s *testsandbox.Cluster) {
+	t.Helper()
 	if c.component != kueueItself.component {
-		return nil
+		return
 	}
 	path := filepath.Join(s.Dir(), "config", "kueue.yaml")
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("reading Kueue's configuration: %w", err)
+		t.Fatalf("reading Kueue's configuration: %v", err)
 	}
 	with, without := []byte("leaderElect: true"), []byte("leaderElect: false")
 	if !bytes.Contains(content, with) {
-		return fmt.Errorf("%s does not say %q", path, with)
+		t.Fatalf("%s does not say %q", path, with)
 	}
 	if err := os.WriteFile(path, bytes.Replace(content, with, without, 1), 0o600); err != nil {
-		return fmt.Errorf("writing Kueue's configuration: %w", err)
+		t.Fatalf("writing Kueue's configuration: %v", err)
 	}
-	return s.Restart(ctx, c.component)
+	s.RestartNow(t, c.component)
 }
 
 // watchOver ends ctx when a component has ended.

@@ -25,7 +25,7 @@ var without = []string{"", "nodes", "leases", "tokenreviews", "subjectaccessrevi
 
 // requests counts what the API server has done so far, for everybody.
 func (c *cluster) requests(ctx context.Context) (requests, error) {
-	k, err := kubernetes.NewForConfig(c.rest)
+	k, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}

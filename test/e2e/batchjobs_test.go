@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,32 +20,20 @@ import (
 // namespace of its own that is empty again afterwards.
 func TestBatchJobs(t *testing.T) {
 	c := up(t, "batchjobs")
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, batchTeam)
-	}{
+	tellAll(t, c, "batch", batchJobs, []story[batchTeam]{
 		{"a queued Job that is created running runs whole, completes, and frees its quota", batchRuns},
 		{"a Job that does not fit waits with its reason, and runs when another is deleted", batchWaits},
 		{"a pod that is deleted by hand comes back to its slot", batchPodDeleted},
 		{"a deactivated Workload stops its Job, and an activated one runs it again", batchDeactivated},
 		{"a killed scheduler charges a Job once, and goes on with it", batchSchedulerKilled},
 		{"Jobs of no queue, of a CronJob and of a JobSet run on what nobody holds", batchUnqueued},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := batchTeam{team{cluster: c, namespace: fmt.Sprintf("batch-%d", i)}}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			// Last, when everything of the story is removed.
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			story.tell(t, tm)
-		})
-	}
+	})
 }
 
 // batchTeam is a namespace with what a team does in it with Jobs.
 type batchTeam struct{ team }
+
+func batchJobs(_ *testing.T, tm team) batchTeam { return batchTeam{tm} }
 
 // create creates a Job of pods pods with gpus GPUs each, as its user would:
 // running, and without a scheduler's name.
@@ -82,24 +69,7 @@ func jobSpec(pods int32, gpus int64) batchv1.JobSpec {
 // runs waits until n pods of a Job run, and no other is there.
 func (tm batchTeam) runs(t *testing.T, name string, n int) []corev1.Pod {
 	t.Helper()
-	var running []corev1.Pod
-	eventually(t, fmt.Sprintf("%d pods of Job %s to run", n, name), func(ctx context.Context) error {
-		pods, err := tm.pods(ctx, name)
-		if err != nil {
-			return err
-		}
-		running = nil
-		for _, pod := range pods {
-			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-				running = append(running, pod)
-			}
-		}
-		if len(running) != n || len(pods) != n {
-			return fmt.Errorf("%d run, of %d; %s", len(running), len(pods), tm.describe(ctx, name))
-		}
-		return nil
-	})
-	return running
+	return tm.running(t, name, n, true, tm.pods)
 }
 
 // pods are the pods of a Job that have not ended.
@@ -115,16 +85,7 @@ func (tm batchTeam) end(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range pods {
-		ending := pods[i].DeepCopy()
-		if ending.Annotations == nil {
-			ending.Annotations = map[string]string{}
-		}
-		ending.Annotations["sim.muster.dev/run-for"] = "0s"
-		if err := tm.client.Patch(t.Context(), ending, client.MergeFrom(&pods[i])); client.IgnoreNotFound(err) != nil {
-			t.Fatalf("ending pod %s: %v", pods[i].Name, err)
-		}
-	}
+	tm.succeed(t, pods)
 	eventually(t, "Job "+name+" to be complete", func(ctx context.Context) error {
 		job := &batchv1.Job{}
 		if err := tm.client.Get(ctx, client.ObjectKey{Namespace: tm.namespace, Name: name}, job); err != nil {
@@ -144,24 +105,11 @@ func (tm batchTeam) end(t *testing.T, name string) {
 // waits waits until a Job is suspended without pods, and its Workload says why.
 func (tm batchTeam) waits(t *testing.T, name, class, part string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("Job %s to wait because of %s, %q", name, class, part), func(ctx context.Context) error {
+	tm.waiting(t, name, class, part, func(ctx context.Context, name string) (bool, error) {
 		job := &batchv1.Job{}
-		if err := tm.client.Get(ctx, client.ObjectKey{Namespace: tm.namespace, Name: name}, job); err != nil {
-			return err
-		}
-		wl, err := tm.workload(ctx, name)
-		if err != nil || wl == nil {
-			return fmt.Errorf("it has no Workload (%v)", err)
-		}
-		c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != class || !strings.Contains(c.Message, part) || wl.Status.Admission != nil {
-			return fmt.Errorf("%s", tm.describe(ctx, name))
-		}
-		if pods, err := tm.pods(ctx, name); err != nil || len(pods) > 0 || !ptr.Deref(job.Spec.Suspend, false) {
-			return fmt.Errorf("it has %d pods and suspend is %v (%v)", len(pods), ptr.Deref(job.Spec.Suspend, false), err)
-		}
-		return nil
-	})
+		err := tm.client.Get(ctx, client.ObjectKey{Namespace: tm.namespace, Name: name}, job)
+		return ptr.Deref(job.Spec.Suspend, false), err
+	}, tm.pods)
 }
 
 func (tm batchTeam) remove(t *testing.T, obj client.Object) {
@@ -169,20 +117,6 @@ func (tm batchTeam) remove(t *testing.T, obj client.Object) {
 	if err := tm.client.Delete(t.Context(), obj, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
 		t.Fatalf("deleting %s: %v", obj.GetName(), err)
 	}
-}
-
-// removeAll empties the namespace of Jobs and all that makes them.
-func (tm batchTeam) removeAll(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for _, obj := range []client.Object{&batchv1.CronJob{}, &jobset.JobSet{}, &batchv1.Job{}} {
-		err := tm.client.DeleteAllOf(ctx, obj, client.InNamespace(tm.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if err != nil {
-			t.Errorf("deleting every %T: %v", obj, err)
-		}
-	}
-	tm.team.removeAll(t)
 }
 
 func batchRuns(t *testing.T, tm batchTeam) {

@@ -39,25 +39,11 @@ func TestDeadlines(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := up(t, "deadlines", func(o *sandbox.Options) { o.Config = config })
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, team)
-	}{
+	tellAll(t, c, "deadline", anyJobs, []story[team]{
 		{"a ResourceQuota that refuses one of four pods is named, and the job runs once it is raised", resourceQuota},
 		{"a job is ready when all its pods are, and is deactivated when its time is up", timeUp},
 		{"a JobSet that runs again waits no more for what it has completed", runsAgain},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := team{cluster: c, namespace: fmt.Sprintf("deadline-%d", i)}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAllJobSets(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			story.tell(t, tm)
-		})
-	}
+	})
 }
 
 func resourceQuota(t *testing.T, tm team) {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,24 +14,11 @@ import (
 // TestDefaults tells stories of what the webhook fills in, and of its absence.
 func TestDefaults(t *testing.T) {
 	c := up(t, "defaults")
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, batchTeam)
-	}{
+	tellAll(t, c, "defaults", batchJobs, []story[batchTeam]{
 		{"jobs that name no queue run through the default one of their namespace", defaultQueued},
 		{"in a namespace without a default queue they run unqueued", noDefaultQueue},
 		{"a queued pod is made for Muster, and without the webhook it is made all the same", podWithoutWebhook},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := batchTeam{team{cluster: c, namespace: fmt.Sprintf("defaults-%d", i)}}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			story.tell(t, tm)
-		})
-	}
+	})
 }
 
 func defaultQueued(t *testing.T, tm batchTeam) {

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/internal/testsandbox"
 )
 
 // TestDemo runs what "make demo" runs. The demo itself asserts what it shows.
 func TestDemo(t *testing.T) {
-	bin := binaries(t)
-	dir := folder(t, "demo", "muster", "plain")
+	bin := testsandbox.BinDir(t)
+	dir := testsandbox.Folder(t, "e2e-demo", "muster", "plain")
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(bin, "sandbox"), "demo", "--dir", dir)
@@ -32,7 +34,7 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("the demo ended with: %v", err)
 	}
 	// Before the cleanup, which would end them.
-	noProcess(t, dir)
+	testsandbox.NoProcess(t, dir)
 	for _, line := range []string{
 		"GPUs held while they wait or run     24                 16",
 		"GPUs working                         0                  16",

@@ -15,12 +15,7 @@ import (
 // controllers of nodes, Jobs and JobSets.
 func TestNodes(t *testing.T) {
 	c := up(t, "nodes")
-	tm := team{cluster: c, namespace: "nodes"}
-	if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.holds(t) })
-	t.Cleanup(func() { tm.removeAll(t) })
+	tm := c.team(t, "nodes")
 	tm.queueUp(t, "q", 32)
 	tm.create(t, job{name: "gang", queue: "q", nodes: 2, gpus: 8})
 	before := tm.runs(t, "gang", 2)

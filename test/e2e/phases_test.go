@@ -4,19 +4,16 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -35,10 +32,7 @@ func TestPhases(t *testing.T) {
 	for i := range 4 {
 		c.node(t, i, func(n *corev1.Node) { n.Labels[rackLabel] = []string{"r0", "r0", "r1", "r1"}[i] })
 	}
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, team)
-	}{
+	tellAll(t, c, "team", withQueue, []story[team]{
 		{"exclusive topology gives each Job a rack of its own, leaders first", exclusive},
 		{"exclusive topology with more Jobs than racks waits, and holds nothing", tooExclusive},
 		{"a running exclusive job keeps another away until it has ended", exclusiveInTurn},
@@ -49,20 +43,13 @@ func TestPhases(t *testing.T) {
 		{"a JobSet that restarts in its second phase runs through both again", restarted},
 		{"a replicated job does not wait for one that depends on something else", unlikeDependencies},
 		{"Jobs with more completions than parallel pods run them all", manyCompletions},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := team{cluster: c, namespace: fmt.Sprintf("team-%d", i)}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			// Last, when everything of the story is removed.
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAllJobSets(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			tm.queueUp(t, "q", 64)
-			story.tell(t, tm)
-		})
-	}
+	})
+}
+
+func withQueue(t *testing.T, tm team) team {
+	t.Helper()
+	tm.queueUp(t, "q", 64)
+	return tm
 }
 
 func exclusive(t *testing.T, tm team) {
@@ -429,36 +416,4 @@ func (tm team) completes(t *testing.T, name string) {
 		}
 		return nil
 	})
-}
-
-// removeAllJobSets empties the namespace of JobSets and pods.
-func (tm team) removeAllJobSets(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := tm.client.DeleteAllOf(ctx, &jobset.JobSet{}, client.InNamespace(tm.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("deleting JobSets: %v", err)
-	}
-	if err := poll(ctx, func(ctx context.Context) error {
-		var left []string
-		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PodList{}} {
-			if err := tm.client.List(ctx, list, client.InNamespace(tm.namespace)); err != nil {
-				return err
-			}
-			if err := apimeta.EachListItem(list, func(o runtime.Object) error {
-				accessor, err := apimeta.Accessor(o)
-				left = append(left, accessor.GetName())
-				return err
-			}); err != nil {
-				return err
-			}
-		}
-		if len(left) > 0 {
-			slices.Sort(left)
-			return fmt.Errorf("%v are left", left)
-		}
-		return nil
-	}); err != nil {
-		t.Errorf("emptying %s: %v", tm.namespace, err)
-	}
 }

@@ -22,25 +22,12 @@ import (
 // TestPods tells stories of pods that no job owns.
 func TestPods(t *testing.T) {
 	c := up(t, "pods")
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, team)
-	}{
+	tellAll(t, c, "pods", anyJobs, []story[team]{
 		{"a single pod waits its turn and runs", singlePod},
 		{"a pod group starts whole, outlives a killed scheduler, and finishes", podGroup},
 		{"a deactivated group leaves its nodes whole", podGroupDeactivated},
 		{"a PodGroup of the coscheduling plugin starts when its members are there", coschedulingGroup},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := team{cluster: c, namespace: fmt.Sprintf("pods-%d", i)}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			story.tell(t, tm)
-		})
-	}
+	})
 }
 
 // alone is a pod that nobody owns. It runs until it is deleted, unless

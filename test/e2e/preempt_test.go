@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/internal/simulator"
 )
 
 // TestPreemption has TrainJobs stopped for others of higher priority.
@@ -21,24 +20,11 @@ func TestPreemption(t *testing.T) {
 	if err := c.client.Create(t.Context(), &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 100}); err != nil {
 		t.Fatal(err)
 	}
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, team)
-	}{
+	tellAll(t, c, "team", anyJobs, []story[team]{
 		{"an urgent gang has one job stopped, starts whole, and the other one comes back when it has finished", preempts},
 		{"what is being left is kept over the death of the scheduler, and nobody else is stopped", preemptorSurvives},
 		{"who is deleted before its victim has left leaves it the room", preemptorDeleted},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := team{cluster: c, namespace: fmt.Sprintf("team-%d", i)}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			story.tell(t, tm)
-		})
-	}
+	})
 }
 
 func preempts(t *testing.T, tm team) {
@@ -136,27 +122,23 @@ func (tm team) urgent(t *testing.T, j job) {
 	}
 }
 
-// linger has the pods of a TrainJob stay when they are deleted, or not any more.
+// linger has the pods of a TrainJob take their time when they are deleted, or
+// not any more.
 func (tm team) linger(t *testing.T, name string, linger bool) {
 	t.Helper()
-	eventually(t, "the finalizers of the pods of "+name, func(ctx context.Context) error {
-		var list corev1.PodList
-		if err := tm.client.List(ctx, &list, client.InNamespace(tm.namespace), client.MatchingLabels{jobset.JobSetNameKey: name}); err != nil {
+	delay := "0s"
+	if linger {
+		delay = "10m"
+	}
+	eventually(t, "the pods of "+name+" to be told", func(ctx context.Context) error {
+		pods, err := tm.pods(ctx, name)
+		if err != nil {
 			return err
 		}
-		pods := list.Items
 		for i := range pods {
-			before := client.MergeFrom(pods[i].DeepCopy())
-			var others []string
-			for _, f := range pods[i].Finalizers {
-				if !strings.HasPrefix(f, "example.com/") {
-					others = append(others, f)
-				}
-			}
-			if pods[i].Finalizers = others; linger {
-				pods[i].Finalizers = append(others, "example.com/linger")
-			}
-			if err := tm.client.Patch(ctx, &pods[i], before); client.IgnoreNotFound(err) != nil {
+			told := pods[i].DeepCopy()
+			metav1.SetMetaDataAnnotation(&told.ObjectMeta, simulator.StopDelayAnnotation, delay)
+			if err := tm.client.Patch(ctx, told, client.MergeFrom(&pods[i])); client.IgnoreNotFound(err) != nil {
 				return err
 			}
 		}

@@ -25,12 +25,7 @@ import (
 // it is in a cluster, behind the policy that allows it nothing else.
 func TestRendering(t *testing.T) {
 	c := up(t, "rendering")
-	tm := team{cluster: c, namespace: "team-sidecar"}
-	if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.holds(t) })
-	t.Cleanup(func() { tm.removeAll(t) })
+	tm := c.team(t, "team-sidecar")
 	tm.queueUp(t, "q", 32)
 	tm.inject(t)
 

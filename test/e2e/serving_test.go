@@ -18,38 +18,13 @@ import (
 // TestServing tells stories of pods that a Deployment or a StatefulSet keeps.
 func TestServing(t *testing.T) {
 	c := up(t, "serving")
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, team)
-	}{
+	tellAll(t, c, "serving", anyJobs, []story[team]{
 		{"a Deployment is updated at full quota, and loses no place to a pod that waits", deploymentUpdated},
 		{"the pod of a Deployment that keeps its earlier ones is told how to get a place", deploymentSurges},
 		{"a StatefulSet's pod that is made anew takes its place back", statefulSetReplaced},
 		{"a Notebook is queued by its label, keeps its place, and gives it up when it is stopped", notebook},
 		{"the pod of a KServe predictor is replaced in its place, and one that surges is told how to get it", predictor},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := team{cluster: c, namespace: fmt.Sprintf("serving-%d", i)}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			t.Cleanup(func() { tm.removeKeepers(t) })
-			story.tell(t, tm)
-		})
-	}
-}
-
-// removeKeepers deletes what would make the pods anew.
-func (tm team) removeKeepers(t *testing.T) {
-	t.Helper()
-	for _, obj := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}} {
-		err := tm.client.DeleteAllOf(context.Background(), obj, client.InNamespace(tm.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if err != nil {
-			t.Errorf("deleting %Ts: %v", obj, err)
-		}
-	}
+	})
 }
 
 // template is that of a pod which serves.

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/internal/simulator"
 )
 
 const gpu corev1.ResourceName = "nvidia.com/gpu"
@@ -90,36 +92,6 @@ func (tm team) remove(t *testing.T, name string) {
 	})
 }
 
-// removeAll empties the namespace of TrainJobs and pods.
-func (tm team) removeAll(t *testing.T) {
-	t.Helper()
-	jobs := &unstructured.UnstructuredList{}
-	jobs.SetAPIVersion("trainer.kubeflow.org/v1alpha1")
-	jobs.SetKind("TrainJobList")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := tm.client.List(ctx, jobs, client.InNamespace(tm.namespace)); err != nil {
-		t.Errorf("listing TrainJobs: %v", err)
-	}
-	for i := range jobs.Items {
-		if err := tm.client.Delete(ctx, &jobs.Items[i]); client.IgnoreNotFound(err) != nil {
-			t.Errorf("deleting TrainJob %s: %v", jobs.Items[i].GetName(), err)
-		}
-	}
-	if err := tm.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(tm.namespace), client.GracePeriodSeconds(0)); err != nil {
-		t.Errorf("deleting pods: %v", err)
-	}
-	if err := poll(ctx, func(ctx context.Context) error {
-		var pods corev1.PodList
-		if err := tm.client.List(ctx, &pods, client.InNamespace(tm.namespace)); err != nil || len(pods.Items) > 0 {
-			return fmt.Errorf("%d pods are left (%v)", len(pods.Items), err)
-		}
-		return nil
-	}); err != nil {
-		t.Errorf("emptying %s: %v", tm.namespace, err)
-	}
-}
-
 // queueUp creates the LocalQueue name on a ClusterQueue of gpus GPUs.
 func (tm team) queueUp(t *testing.T, name string, gpus int64) {
 	t.Helper()
@@ -179,24 +151,36 @@ func (tm team) workload(ctx context.Context, name string) (*kueue.Workload, erro
 	return nil, nil
 }
 
+// podsOf lists the pods of a job that have not ended.
+type podsOf func(ctx context.Context, name string) ([]corev1.Pod, error)
+
 // runs waits until n pods of a TrainJob run, of those replicated jobs if any
-// are named, and returns them.
+// are named, and returns them. Others may be there.
 func (tm team) runs(t *testing.T, name string, n int, replicated ...string) []corev1.Pod {
 	t.Helper()
-	var running []corev1.Pod
-	eventually(t, fmt.Sprintf("%d pods of %s %v to run", n, name, replicated), func(ctx context.Context) error {
+	return tm.running(t, name, n, false, func(ctx context.Context, name string) ([]corev1.Pod, error) {
 		pods, err := tm.pods(ctx, name)
+		return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+			return !isOneOf(pod.Labels[jobset.ReplicatedJobNameKey], replicated)
+		}), err
+	})
+}
+
+// running waits until n pods of a job run, and no other is there if they must be
+// all, and returns them.
+func (tm team) running(t *testing.T, name string, n int, all bool, pods podsOf) []corev1.Pod {
+	t.Helper()
+	var running []corev1.Pod
+	eventually(t, fmt.Sprintf("%d pods of %s to run", n, name), func(ctx context.Context) error {
+		there, err := pods(ctx, name)
 		if err != nil {
 			return err
 		}
-		running = nil
-		for _, pod := range pods {
-			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil && isOneOf(pod.Labels[jobset.ReplicatedJobNameKey], replicated) {
-				running = append(running, pod)
-			}
-		}
-		if len(running) != n {
-			return fmt.Errorf("%d run, of %d; %s", len(running), len(pods), tm.describe(ctx, name))
+		running = slices.DeleteFunc(slices.Clone(there), func(pod corev1.Pod) bool {
+			return pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil
+		})
+		if len(running) != n || all && len(there) != n {
+			return fmt.Errorf("%d run, of %d; %s", len(running), len(there), tm.describe(ctx, name))
 		}
 		return nil
 	})
@@ -233,15 +217,17 @@ func (tm team) end(t *testing.T, name string, replicated ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tm.succeed(t, slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return !isOneOf(pod.Labels[jobset.ReplicatedJobNameKey], replicated)
+	}))
+}
+
+// succeed lets pods succeed.
+func (tm team) succeed(t *testing.T, pods []corev1.Pod) {
+	t.Helper()
 	for i := range pods {
-		if !isOneOf(pods[i].Labels[jobset.ReplicatedJobNameKey], replicated) {
-			continue
-		}
 		ending := pods[i].DeepCopy()
-		if ending.Annotations == nil {
-			ending.Annotations = map[string]string{}
-		}
-		ending.Annotations["sim.muster.dev/run-for"] = "0s"
+		metav1.SetMetaDataAnnotation(&ending.ObjectMeta, simulator.RunForAnnotation, "0s")
 		if err := tm.client.Patch(t.Context(), ending, client.MergeFrom(&pods[i])); client.IgnoreNotFound(err) != nil {
 			t.Fatalf("ending pod %s: %v", pods[i].Name, err)
 		}
@@ -252,8 +238,15 @@ func (tm team) end(t *testing.T, name string, replicated ...string) {
 // checks that it holds nothing.
 func (tm team) waits(t *testing.T, name, class, part string) {
 	t.Helper()
+	tm.waiting(t, name, class, part, tm.suspended, tm.pods)
+}
+
+// waiting waits until a job of any kind is suspended, and holds nothing, and its
+// Workload says why.
+func (tm team) waiting(t *testing.T, name, class, part string, suspended func(ctx context.Context, name string) (bool, error), pods podsOf) {
+	t.Helper()
 	eventually(t, fmt.Sprintf("%s to wait because of %s, %q", name, class, part), func(ctx context.Context) error {
-		if suspended, err := tm.suspended(ctx, name); err != nil || !suspended {
+		if suspended, err := suspended(ctx, name); err != nil || !suspended {
 			return fmt.Errorf("it is not suspended (%v)", err)
 		}
 		wl, err := tm.workload(ctx, name)
@@ -267,7 +260,7 @@ func (tm team) waits(t *testing.T, name, class, part string) {
 		if wl.Status.Admission != nil {
 			return fmt.Errorf("it is admitted: %+v", wl.Status.Admission)
 		}
-		if pods, err := tm.pods(ctx, name); err != nil || len(pods) > 0 {
+		if pods, err := pods(ctx, name); err != nil || len(pods) > 0 {
 			return fmt.Errorf("it has %d pods (%v)", len(pods), err)
 		}
 		return nil

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,10 +25,7 @@ func TestTrainingJobs(t *testing.T) {
 	c := up(t, "training", func(o *sandbox.Options) {
 		o.With = []string{sandbox.WithTrainer, sandbox.WithJobSet, sandbox.WithScheduler, sandbox.WithWebhook, sandbox.WithTrainingOperator}
 	})
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, trainingTeam)
-	}{
+	tellAll(t, c, "training", trainingJobs, []story[trainingTeam]{
 		{"a PyTorchJob runs whole, succeeds, and frees its quota", func(t *testing.T, tm trainingTeam) { tm.story(t, pyTorch("train", 3, 4)) }},
 		{"a TFJob runs whole, succeeds, and frees its quota", func(t *testing.T, tm trainingTeam) { tm.story(t, tensorFlow("train")) }},
 		{"an MPIJob runs whole, succeeds, and frees its quota", func(t *testing.T, tm trainingTeam) { tm.story(t, mpiJob("train")) }},
@@ -38,22 +36,13 @@ func TestTrainingJobs(t *testing.T) {
 		{"a killed scheduler charges a job once, and goes on with it", trainingSchedulerKilled},
 		{"an elastic PyTorchJob grows and shrinks while it runs", trainingElastic},
 		{"a job of no queue runs on what nobody holds", trainingUnqueued},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := trainingTeam{team{cluster: c, namespace: fmt.Sprintf("training-%d", i)}}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			// Last, when everything of the story is removed.
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			story.tell(t, tm)
-		})
-	}
+	})
 }
 
 // trainingTeam is a namespace with what a team does in it with training jobs.
 type trainingTeam struct{ team }
+
+func trainingJobs(_ *testing.T, tm team) trainingTeam { return trainingTeam{tm} }
 
 // trainingJob is one of the Training Operator's jobs. The first type of its
 // replicas decides when it has succeeded.
@@ -154,24 +143,7 @@ func (tm trainingTeam) pods(ctx context.Context, name string) ([]corev1.Pod, err
 // runs waits until all pods of a job run, and no other is there.
 func (tm trainingTeam) runs(t *testing.T, j trainingJob) []corev1.Pod {
 	t.Helper()
-	var running []corev1.Pod
-	eventually(t, fmt.Sprintf("%d pods of %s %s to run", j.pods(), j.kind, j.name), func(ctx context.Context) error {
-		pods, err := tm.pods(ctx, j.name)
-		if err != nil {
-			return err
-		}
-		running = nil
-		for _, pod := range pods {
-			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-				running = append(running, pod)
-			}
-		}
-		if len(running) != j.pods() || len(pods) != j.pods() {
-			return fmt.Errorf("%d run, of %d; %s", len(running), len(pods), tm.describe(ctx, j.name))
-		}
-		return nil
-	})
-	return running
+	return tm.running(t, j.name, j.pods(), true, tm.pods)
 }
 
 // end lets the pods of the first type of replicas succeed, and waits until the
@@ -200,42 +172,18 @@ func (tm trainingTeam) endFirst(t *testing.T, j trainingJob) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range pods {
-		if pods[i].Labels["training.kubeflow.org/replica-type"] != strings.ToLower(j.replicas[0].kind) {
-			continue
-		}
-		ending := pods[i].DeepCopy()
-		if ending.Annotations == nil {
-			ending.Annotations = map[string]string{}
-		}
-		ending.Annotations["sim.muster.dev/run-for"] = "0s"
-		if err := tm.client.Patch(t.Context(), ending, client.MergeFrom(&pods[i])); client.IgnoreNotFound(err) != nil {
-			t.Fatalf("ending pod %s: %v", pods[i].Name, err)
-		}
-	}
+	tm.succeed(t, slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return pod.Labels["training.kubeflow.org/replica-type"] != strings.ToLower(j.replicas[0].kind)
+	}))
 }
 
 // waits waits until a job is suspended without pods, and its Workload says why.
 func (tm trainingTeam) waits(t *testing.T, j trainingJob, class, part string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s %s to wait because of %s, %q", j.kind, j.name, class, part), func(ctx context.Context) error {
+	tm.waiting(t, j.name, class, part, func(ctx context.Context, _ string) (bool, error) {
 		u, err := tm.get(ctx, j)
-		if err != nil {
-			return err
-		}
-		wl, err := tm.workload(ctx, j.name)
-		if err != nil || wl == nil {
-			return fmt.Errorf("it has no Workload (%v)", err)
-		}
-		c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != class || !strings.Contains(c.Message, part) || wl.Status.Admission != nil {
-			return fmt.Errorf("%s", tm.describe(ctx, j.name))
-		}
-		if pods, err := tm.pods(ctx, j.name); err != nil || len(pods) > 0 || !isSuspended(u) {
-			return fmt.Errorf("it has %d pods and suspend is %v (%v)", len(pods), isSuspended(u), err)
-		}
-		return nil
-	})
+		return isSuspended(u), err
+	}, tm.pods)
 }
 
 func (tm trainingTeam) remove(t *testing.T, j trainingJob) {
@@ -255,19 +203,6 @@ func (tm trainingTeam) remove(t *testing.T, j trainingJob) {
 		}
 		return nil
 	})
-}
-
-// removeAll empties the namespace of training jobs and pods.
-func (tm trainingTeam) removeAll(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for _, j := range []trainingJob{pyTorch("", 1, 1), tensorFlow(""), mpiJob("")} {
-		if err := tm.client.DeleteAllOf(ctx, tm.object(j, ""), client.InNamespace(tm.namespace)); err != nil {
-			t.Errorf("deleting every %s: %v", j.kind, err)
-		}
-	}
-	tm.team.removeAll(t)
 }
 
 // story is a job's life from creation to its end, with a second one that waits

@@ -21,10 +21,7 @@ import (
 // namespace of its own that is empty again afterwards.
 func TestTrainJobs(t *testing.T) {
 	c := up(t, "trainjobs")
-	for i, story := range []struct {
-		name string
-		tell func(*testing.T, team)
-	}{
+	tellAll(t, c, "team", anyJobs, []story[team]{
 		{"a runtime that does not exist is named to the user at once", runtimeMissing},
 		{"a job that is queued before its queue exists starts when the queue comes", queueComesLater},
 		{"a killed scheduler loses no job, and goes on where it was", schedulerKilled},
@@ -36,18 +33,7 @@ func TestTrainJobs(t *testing.T) {
 		{"a deactivated Workload stops its job, and an activated one starts it", deactivated},
 		{"a job whose quantities are numbers gets what its flavor injects, and later something else", numbers},
 		{"the example of the README does what the README says", readme},
-	} {
-		t.Run(story.name, func(t *testing.T) {
-			tm := team{cluster: c, namespace: fmt.Sprintf("team-%d", i)}
-			if err := c.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			// Last, when everything of the story is removed.
-			t.Cleanup(func() { c.holds(t) })
-			t.Cleanup(func() { tm.removeAll(t) })
-			story.tell(t, tm)
-		})
-	}
+	})
 }
 
 func runtimeMissing(t *testing.T, tm team) {

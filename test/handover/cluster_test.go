@@ -2,7 +2,6 @@ package handover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,82 +10,33 @@ import (
 	"testing"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/sandbox"
+	"github.com/muster-gpu/muster/internal/testsandbox"
 )
-
-// root is the repository's folder, seen from this package.
-const root = "../.."
 
 // patience bounds every wait of these tests.
 const patience = 2 * time.Minute
 
 // cluster is a running sandbox with Kueue in it, in which Kueue decides.
 type cluster struct {
-	*sandbox.Sandbox
+	*testsandbox.Cluster
 	client.Client
-	bin string
 }
 
 // up runs a sandbox of four 8-GPU nodes until the test ends.
 func up(t *testing.T) *cluster {
 	t.Helper()
-	bin, err := filepath.Abs(filepath.Join(root, "bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, program := range []string{"sandbox", "scheduler", "webhook", "kueue-controller", "kubectl-muster"} {
-		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-			t.Fatalf("%v; run \"make test-handover\"", err)
-		}
-	}
-	dir, err := filepath.Abs(filepath.Join(root, ".sandbox", "handover"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	down := func() {
-		if err := sandbox.Down(context.Background(), dir); err != nil {
-			t.Errorf("taking the sandbox down: %v", err)
-		}
-	}
-	down()
-	t.Cleanup(down)
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")
 	if err := os.WriteFile(config, []byte(configuration("kueue")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	s, err := sandbox.Up(ctx, sandbox.Options{
-		Dir: dir, BinDir: bin, Config: config,
-		With: []string{sandbox.WithTrainer, sandbox.WithJobSet, sandbox.WithScheduler, sandbox.WithWebhook, sandbox.WithKueue},
+	c := testsandbox.Up(t, "handover", sandbox.Options{
+		Config: config,
+		With:   []string{sandbox.WithTrainer, sandbox.WithJobSet, sandbox.WithScheduler, sandbox.WithWebhook, sandbox.WithKueue},
 	})
-	if err != nil {
-		t.Fatalf("starting the sandbox: %v", err)
-	}
-	api, err := s.RESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	api.QPS, api.Burst, api.Timeout = 100, 200, 10*time.Second
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
-	utilruntime.Must(kueue.AddToScheme(scheme))
-	utilruntime.Must(jobset.AddToScheme(scheme))
-	c, err := client.New(api, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{Sandbox: s, Client: c, bin: bin}
+	return &cluster{Cluster: c, Client: c.Client}
 }
 
 func configuration(provider string) string {
@@ -111,21 +61,13 @@ func (c *cluster) decides(t *testing.T, provider string) {
 	if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.restart(t, "muster-scheduler")
-}
-
-func (c *cluster) restart(t *testing.T, component string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := c.Restart(ctx, component); err != nil {
-		t.Fatal(err)
-	}
+	c.RestartNow(t, "muster-scheduler")
 }
 
 // doctor runs the admin's command, and returns what it says and how it ended.
-func (c *cluster) doctor(ctx context.Context, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, filepath.Join(c.bin, "kubectl-muster"),
+func (c *cluster) doctor(ctx context.Context, t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(ctx, filepath.Join(testsandbox.BinDir(t), "kubectl-muster"),
 		append([]string{"doctor", "--kueue-handover", "--kubeconfig", c.Kubeconfig()}, args...)...)
 	out, err := command.CombinedOutput()
 	return string(out), err
@@ -151,14 +93,5 @@ func (c *cluster) webhookURL(t *testing.T) string {
 // error otherwise.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	last := errors.New("never checked")
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		last = check(context.WithoutCancel(ctx))
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting %s for %s: %v", patience, what, last)
-	}
+	testsandbox.Eventually(t, patience, what, check)
 }

@@ -74,12 +74,12 @@ func TestHandOver(t *testing.T) {
 		if err := c.Kill(ctx, "kueue"); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := c.doctor(ctx); err == nil {
+		if out, err := c.doctor(ctx, t); err == nil {
 			t.Errorf("the doctor finds nothing wrong right after Kueue was killed:\n%s", out)
 		}
 		url := c.webhookURL(t)
 		eventually(t, "the doctor to mend what Kueue left behind", func(ctx context.Context) error {
-			out, err := c.doctor(ctx, "--fix", "--webhook-url", url)
+			out, err := c.doctor(ctx, t, "--fix", "--webhook-url", url)
 			if err != nil {
 				return fmt.Errorf("%w:\n%s", err, out)
 			}
@@ -122,7 +122,7 @@ func TestHandOver(t *testing.T) {
 
 	t.Run("Muster steps back and Kueue takes over", func(t *testing.T) {
 		c.decides(t, "kueue")
-		c.restart(t, "kueue")
+		c.RestartNow(t, "kueue")
 		next := trainJob("again", 1, 8)
 		eventually(t, "Kueue to take jobs", func(ctx context.Context) error { return c.Create(ctx, next) })
 		c.admittedBy(t, "again", "kueue")
