@@ -104,6 +104,24 @@ func (p *PodSet) Stamped(pod *corev1.Pod, s Slot) *corev1.Pod {
 
 // affinity adds to a pod's affinity what JobSet gives a leader.
 func (e Exclusive) affinity(own *corev1.Affinity, labels map[string]string) *corev1.Affinity {
+	term := func(requirements ...metav1.LabelSelectorRequirement) corev1.PodAffinityTerm {
+		return corev1.PodAffinityTerm{
+			LabelSelector: &metav1.LabelSelector{MatchExpressions: requirements},
+			TopologyKey:   e.TopologyKey, NamespaceSelector: &metav1.LabelSelector{},
+		}
+	}
+	key, priority := []string{labels[jobset.JobKey]}, []string{labels[constants.PriorityKey]}
+	return besideAndApart(own,
+		term(metav1.LabelSelectorRequirement{Key: jobset.JobKey, Operator: metav1.LabelSelectorOpIn, Values: key}),
+		term(
+			metav1.LabelSelectorRequirement{Key: jobset.JobKey, Operator: metav1.LabelSelectorOpExists},
+			metav1.LabelSelectorRequirement{Key: jobset.JobKey, Operator: metav1.LabelSelectorOpNotIn, Values: key},
+			metav1.LabelSelectorRequirement{Key: constants.PriorityKey, Operator: metav1.LabelSelectorOpIn, Values: priority}))
+}
+
+// besideAndApart adds to a pod's affinity that it must be where pods of one kind
+// are, and where none of another are.
+func besideAndApart(own *corev1.Affinity, beside, apart corev1.PodAffinityTerm) *corev1.Affinity {
 	out := own.DeepCopy()
 	if out == nil {
 		out = &corev1.Affinity{}
@@ -114,18 +132,7 @@ func (e Exclusive) affinity(own *corev1.Affinity, labels map[string]string) *cor
 	if out.PodAntiAffinity == nil {
 		out.PodAntiAffinity = &corev1.PodAntiAffinity{}
 	}
-	term := func(requirements ...metav1.LabelSelectorRequirement) corev1.PodAffinityTerm {
-		return corev1.PodAffinityTerm{
-			LabelSelector: &metav1.LabelSelector{MatchExpressions: requirements},
-			TopologyKey:   e.TopologyKey, NamespaceSelector: &metav1.LabelSelector{},
-		}
-	}
-	key, priority := []string{labels[jobset.JobKey]}, []string{labels[constants.PriorityKey]}
-	near, apart := &out.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, &out.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	*near = append(*near, term(metav1.LabelSelectorRequirement{Key: jobset.JobKey, Operator: metav1.LabelSelectorOpIn, Values: key}))
-	*apart = append(*apart, term(
-		metav1.LabelSelectorRequirement{Key: jobset.JobKey, Operator: metav1.LabelSelectorOpExists},
-		metav1.LabelSelectorRequirement{Key: jobset.JobKey, Operator: metav1.LabelSelectorOpNotIn, Values: key},
-		metav1.LabelSelectorRequirement{Key: constants.PriorityKey, Operator: metav1.LabelSelectorOpIn, Values: priority}))
+	near, away := &out.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, &out.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	*near, *away = append(*near, beside), append(*away, apart)
 	return out
 }

@@ -181,6 +181,22 @@ func budgetOf(err error) string {
 	return ""
 }
 
+// tolerateAll adds the tolerations that waiting pods of each pod set lack; setOf
+// names a pod's.
+func tolerateAll(ctx context.Context, c client.Client, pods []*corev1.Pod, infos []PodSetInfo, setOf func(*corev1.Pod) string) error {
+	for _, pod := range pods {
+		set := setOf(pod)
+		at := slices.IndexFunc(infos, func(i PodSetInfo) bool { return i.Name == set })
+		if at < 0 {
+			continue
+		}
+		if err := tolerate(ctx, c, pod, infos[at].Tolerations); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // tolerate adds the tolerations that a waiting pod lacks, with a note of them.
 func tolerate(ctx context.Context, c client.Client, pod *corev1.Pod, tolerations []corev1.Toleration) error {
 	if pod.Spec.NodeName != "" || Tolerates(pod, tolerations) {

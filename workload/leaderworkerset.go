@@ -294,25 +294,14 @@ func (g *Replica) podSets() ([]PodSet, *reason.Reason) {
 // aloneInDomain adds to a pod's affinity what keeps a replica together, and away
 // from others, in a topology domain: what a leader has, whom the workers follow.
 func aloneInDomain(own *corev1.Affinity, topologyKey, key string) *corev1.Affinity {
-	out := own.DeepCopy()
-	if out == nil {
-		out = &corev1.Affinity{}
-	}
-	if out.PodAffinity == nil {
-		out.PodAffinity = &corev1.PodAffinity{}
-	}
-	if out.PodAntiAffinity == nil {
-		out.PodAntiAffinity = &corev1.PodAntiAffinity{}
-	}
 	term := func(requirements ...metav1.LabelSelectorRequirement) corev1.PodAffinityTerm {
 		return corev1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchExpressions: requirements}, TopologyKey: topologyKey}
 	}
-	near, apart := &out.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, &out.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	*near = append(*near, term(metav1.LabelSelectorRequirement{Key: lwsKeyLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{key}}))
-	*apart = append(*apart, term(
-		metav1.LabelSelectorRequirement{Key: lwsKeyLabel, Operator: metav1.LabelSelectorOpExists},
-		metav1.LabelSelectorRequirement{Key: lwsKeyLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{key}}))
-	return out
+	return besideAndApart(own,
+		term(metav1.LabelSelectorRequirement{Key: lwsKeyLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{key}}),
+		term(
+			metav1.LabelSelectorRequirement{Key: lwsKeyLabel, Operator: metav1.LabelSelectorOpExists},
+			metav1.LabelSelectorRequirement{Key: lwsKeyLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{key}}))
 }
 
 // Suspend implements Kind: the pods on nodes are evicted, all together. The
@@ -331,16 +320,8 @@ func (replicaKind) Resume(ctx context.Context, c client.Client, obj client.Objec
 	if !ok {
 		return fmt.Errorf("a %T was given where a replica of a LeaderWorkerSet is resumed", obj)
 	}
-	for _, pod := range g.Pods {
+	return tolerateAll(ctx, c, g.Pods, infos, func(pod *corev1.Pod) string {
 		_, slot, _ := replicaOf(pod)
-		for i := range infos {
-			if infos[i].Name != slot.PodSet {
-				continue
-			}
-			if err := tolerate(ctx, c, pod, infos[i].Tolerations); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+		return slot.PodSet
+	})
 }

@@ -221,16 +221,7 @@ func (podGroupKind) Resume(ctx context.Context, c client.Client, obj client.Obje
 	if !ok {
 		return fmt.Errorf("a %T was given where a group of pods is resumed", obj)
 	}
-	for _, pod := range g.Pods {
-		at := slices.IndexFunc(infos, func(i PodSetInfo) bool { return i.Name == RoleOf(pod) })
-		if at < 0 {
-			continue
-		}
-		if err := tolerate(ctx, c, pod, infos[at].Tolerations); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tolerateAll(ctx, c, g.Pods, infos, RoleOf)
 }
 
 // groupName is the group that a pod names in its labels, and its kind.
