@@ -284,7 +284,7 @@ func (p *pass) try(b *bucket) error {
 		return nil
 	}
 	seen := l.waits.seen
-	t := &attempt{b: b, e: e, version: version, seen: seen, assignment: assignment}
+	t := &attempt{b: b, e: e, job: job, version: version, seen: seen, assignment: assignment}
 	if class != "" {
 		worded := class != reason.WaitingForQuota || verbose.Enabled()
 		if worded {

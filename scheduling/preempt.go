@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // fruitless is what a search counts for at least whose victims could not be
@@ -19,8 +20,10 @@ const fruitless = time.Millisecond
 
 // attempt is the try to start a job, as far as it has come.
 type attempt struct {
-	b          *bucket
-	e          *entry
+	b *bucket
+	e *entry
+	// job is the entry's as of version: it may be read again meanwhile.
+	job        *workload.Job
 	version    int
 	seen       moves
 	assignment *quota.Assignment

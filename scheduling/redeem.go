@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // redeem makes charges and holds of the claims that have nobody to wait for any
@@ -43,7 +44,7 @@ func (p *pass) redeemOne(e *entry) error {
 		l.mu.Unlock()
 		return nil
 	}
-	version, c, reserved := e.version, e.claim, l.reservedFrom(e)
+	version, job, c, reserved := e.version, e.job, e.claim, l.reservedFrom(e)
 	a, why := l.assign(e)
 	var classes []class
 	if why == nil {
@@ -57,7 +58,7 @@ func (p *pass) redeemOne(e *entry) error {
 		if err := p.refresh(); err != nil {
 			return err
 		}
-		plan, why, err = p.planWithout(e, classes, c, reserved)
+		plan, why, err = p.planWithout(job, classes, c, reserved)
 	}
 
 	l.mu.Lock()
@@ -84,7 +85,7 @@ func (p *pass) redeemOne(e *entry) error {
 
 // planWithout plans a job as if the phantoms of its claim were not there, off
 // the nodes that are reserved for others.
-func (p *pass) planWithout(e *entry, classes []class, c *claim, reserved []string) (plan placement.Assignment, why *reason.Reason, err error) {
+func (p *pass) planWithout(job *workload.Job, classes []class, c *claim, reserved []string) (plan placement.Assignment, why *reason.Reason, err error) {
 	fw, snap, why, err := p.framework(classes)
 	if err != nil || why != nil {
 		return nil, why, err
@@ -97,7 +98,7 @@ func (p *pass) planWithout(e *entry, classes []class, c *claim, reserved []strin
 	if err := without.Remove(c.holds); err != nil {
 		return nil, nil, err
 	}
-	gang := gangOf(e.job.Owner.Name, e.job.Owner.UID, classes, sizes(classes))
+	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
 	keepOff(&gang, reserved)
 	return p.planner.Plan(p.ctx, fw, snap, gang)
 }

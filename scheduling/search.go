@@ -77,10 +77,10 @@ func (s *search) run() (found bool, err error) {
 	if err != nil || no != nil {
 		return false, err
 	}
-	s.fw, s.gang = fw, gangOf(s.e.job.Owner.Name, s.e.job.Owner.UID, s.classes, sizes(s.classes))
+	s.fw, s.gang = fw, gangOf(s.job.Owner.Name, s.job.Owner.UID, s.classes, sizes(s.classes))
 	keepOff(&s.gang, s.reserved)
 	s.settled = !slices.ContainsFunc(s.classes, func(c class) bool { return looksAtOthers(c.pod) })
-	if hopeless, err := s.planner.Hopeless(snap, wholeSets(s.e.job, s.classes), s.freed); hopeless || err != nil {
+	if hopeless, err := s.planner.Hopeless(snap, wholeSets(s.job, s.classes), s.freed); hopeless || err != nil {
 		return false, err
 	}
 	if s.without, err = placement.NewWithout(klog.FromContext(s.ctx), snap); err != nil {
@@ -293,7 +293,7 @@ func (s *search) planBeside() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	lack, err := s.planner.Lack(snap, wholeSets(s.e.job, s.classes))
+	lack, err := s.planner.Lack(snap, wholeSets(s.job, s.classes))
 	if err != nil || lack != nil {
 		return false, err
 	}
