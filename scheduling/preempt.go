@@ -67,7 +67,7 @@ func (p *pass) stopFor(s *search) (done bool) {
 	l.searched(t.b, t.seen, s.protected, took, done)
 	switch {
 	case err != nil:
-		klog.FromContext(p.ctx).Error(err, "Looking for jobs to stop for another one", "job", t.e.job.Owner.NamespacedName)
+		klog.FromContext(p.ctx).Error(err, "Looking for jobs to stop for another one", "job", t.job.Owner.NamespacedName)
 	case done:
 		p.fresh = false
 		return true
