@@ -417,7 +417,7 @@ func (s *search) lookAt(fr FlavorResource, c *cell, need int64, choice bool) out
 	}
 	level, inside := s.queue.borrowLevel(c, v)
 	p := s.queue.spec.preemption
-	mayBorrow := p.borrowing || (s.tree.fair && !off(p.reclaim))
+	mayBorrow := p.borrowing || (s.tree.SharesFairly() && !off(p.reclaim))
 	switch {
 	case !c.available(afterwards).atLeastZero().less(v):
 		if c.available(now).atLeastZero().less(v) {

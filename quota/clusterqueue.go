@@ -57,6 +57,7 @@ type resourceGroup struct {
 // deleted is kept, and admits nothing.
 func (t *Tree) SetClusterQueue(obj *kueue.ClusterQueue) {
 	defer t.forgetKeepers()
+	t.changes++
 	q := t.clusterQueue(obj.Name)
 	q.exists = true
 	q.spec = specOf(obj)
@@ -79,6 +80,7 @@ func (t *Tree) SetClusterQueue(obj *kueue.ClusterQueue) {
 func (t *Tree) DeleteClusterQueue(name string) {
 	defer t.forgetKeepers()
 	if q := t.clusterQueues[name]; q != nil {
+		t.changes++
 		q.exists = false
 		t.tidyQueue(q)
 	}

@@ -11,6 +11,7 @@ import (
 // whatever is below them, are inactive until it is broken.
 func (t *Tree) SetCohort(obj *kueue.Cohort) {
 	defer t.forgetKeepers()
+	t.changes++
 	n := t.cohort(obj.Name)
 	n.explicit = true
 	n.weight = weightOf(obj.Spec.FairSharing)
@@ -27,6 +28,7 @@ func (t *Tree) DeleteCohort(name string) {
 	if n == nil {
 		return
 	}
+	t.changes++
 	n.explicit, n.weight = false, 1
 	n.setLimits(nil)
 	t.setParent(n, "")

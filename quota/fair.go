@@ -8,14 +8,13 @@ import (
 )
 
 // fairness is what a Preemption needs with fair sharing: a copy of the whole
-// tree. The rules are those of Kueue with its default strategies. A job of
-// another ClusterQueue may be asked to leave while its side, below the lowest
-// Cohort in common, has borrowed, and
+// tree. The rules are Kueue's. A job of another ClusterQueue may be asked to
+// leave while its side, below the lowest Cohort in common, has borrowed, and
 //   - the request stays within its ClusterQueue's nominal quota, or
-//   - its side keeps at least the share that the request's side then has, or
-//   - its side has a larger share now than the request's side then has; this
-//     only where the other two are not enough.
+//   - a FairStrategy allows it: the second one only where the first is not
+//     enough.
 type fairness struct {
+	strategies []FairStrategy
 	home, root *member
 	// path has the Cohorts above home.
 	path map[*member]bool
@@ -24,10 +23,24 @@ type fairness struct {
 	within bool
 }
 
+// FairStrategy says when a job of another ClusterQueue may be preempted to share
+// fairly. The names are those of Kueue's configuration. Shares are those of the
+// two members of the lowest Cohort in common.
+type FairStrategy string
+
+const (
+	// LessThanOrEqualToFinalShare: the request's side then has no larger share than
+	// the victim's side has without the victim.
+	LessThanOrEqualToFinalShare FairStrategy = "LessThanOrEqualToFinalShare"
+	// LessThanInitialShare: the request's side then has a smaller share than the
+	// victim's side has with the victim.
+	LessThanInitialShare FairStrategy = "LessThanInitialShare"
+)
+
 // fairnessOf copies the tree that a ClusterQueue is in.
-func fairnessOf(q *clusterQueue, cells copied) (*fairness, members) {
+func fairnessOf(q *clusterQueue, strategies []FairStrategy, cells copied) (*fairness, members) {
 	m := members{}
-	f := &fairness{root: copyOf(q.root(), nil, m, cells), path: map[*member]bool{}}
+	f := &fairness{strategies: strategies, root: copyOf(q.root(), nil, m, cells), path: map[*member]bool{}}
 	f.home = m[q.node]
 	for n := f.home.parent; n != nil; n = n.parent {
 		f.path[n] = true
@@ -58,6 +71,16 @@ func (f *fairness) sides(other *member) (mine, theirs *member) {
 	return mine, theirs
 }
 
+// distance is how many Cohorts up from the request's ClusterQueue the lowest one
+// is that it has in common with another.
+func (f *fairness) distance(other *member) (n int) {
+	mine, _ := f.sides(other)
+	for m := f.home; m != mine; m = m.parent {
+		n++
+	}
+	return n
+}
+
 // admitted does something as if the request had been admitted.
 func (p *Preemption) admitted(do func()) {
 	p.use(amount.plus)
@@ -86,13 +109,24 @@ func (p *Preemption) hasMore(v *victim) bool {
 	return mine.share(afterwards).compare(theirs.share(afterwards)) < 0
 }
 
+// allows says whether a strategy lets a victim of another ClusterQueue go. The
+// request counts as admitted.
+func (p *Preemption) allows(s FairStrategy, v *victim) bool {
+	if s == LessThanInitialShare {
+		return p.hasMore(v)
+	}
+	return p.keepsEnough(v)
+}
+
 // fairlyLegal says whether a victim of another ClusterQueue may go.
 func (p *Preemption) fairlyLegal(v *victim) bool {
 	if p.fair.within {
 		return true
 	}
 	legal := false
-	p.admitted(func() { legal = p.keepsEnough(v) || p.hasMore(v) })
+	p.admitted(func() {
+		legal = slices.ContainsFunc(p.fair.strategies, func(s FairStrategy) bool { return p.allows(s, v) })
+	})
 	return legal
 }
 
@@ -189,7 +223,7 @@ func (p *Preemption) chooseFairly(enough func() bool) (chosen []*victim, done bo
 		for m := o.next(); m != nil; m = o.next() {
 			for len(o.victims[m]) > 0 {
 				v := o.pop(m)
-				if v.kind == own || (v.onLadder() && (p.fair.within || p.keepsEnough(v))) {
+				if v.kind == own || (v.onLadder() && (p.fair.within || p.allows(p.fair.strategies[0], v))) {
 					if take(v) {
 						return
 					}
@@ -198,10 +232,13 @@ func (p *Preemption) chooseFairly(enough func() bool) (chosen []*victim, done bo
 				later = append(later, v)
 			}
 		}
+		if len(p.fair.strategies) == 1 {
+			return
+		}
 		o = p.fair.queues(later)
 		for m := o.next(); m != nil; m = o.next() {
 			v := o.pop(m)
-			if v.onLadder() && p.hasMore(v) && take(v) {
+			if v.onLadder() && p.allows(p.fair.strategies[1], v) && take(v) {
 				return
 			}
 			o.done[m] = true

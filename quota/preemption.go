@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -112,8 +113,8 @@ func (t *Tree) preemption(r *Request, q *clusterQueue, u Usage, any bool) *Preem
 		}
 	}
 	f := finder{request: r, queue: q, usage: u, short: short, cells: cells}
-	if t.fair && q.parent != nil {
-		f.fair, f.members = fairnessOf(q, cells)
+	if t.SharesFairly() && q.parent != nil {
+		f.fair, f.members = fairnessOf(q, t.fair, cells)
 		f.fair.within = f.staysWithin()
 		p.fair = f.fair
 	}
@@ -164,13 +165,45 @@ func (p *Preemption) Remove(id types.UID) bool {
 	return false
 }
 
+// RemoveAll takes several candidates away, or none of them: it is false where
+// that is not legal in any order. Nobody else may be removed.
+func (p *Preemption) RemoveAll(ids []types.UID) bool {
+	for _, id := range ids {
+		if v := p.byID[id]; v == nil {
+			return false
+		}
+	}
+	for _, id := range ids {
+		if v := p.byID[id]; !v.removed {
+			p.remove(v)
+		}
+	}
+	if p.orderly() {
+		return true
+	}
+	for _, id := range ids {
+		p.Restore(id)
+	}
+	return false
+}
+
+// Legal says whether those that are removed may leave together. It is so after
+// Remove, but with fair sharing somebody may have been restored who had to go
+// before others: the share of the request's side is smaller without its own.
+func (p *Preemption) Legal() bool { return p.fair == nil || p.orderly() }
+
 // orderly says whether the removed ones can go one after the other so that each
-// is legal when it goes. Whoever is legal with all the others gone may go last,
-// and the fewer have gone, the more are legal: so the order is found from its
-// end, beginning with Kueue's.
+// is legal when it goes. Those of the request's own ClusterQueue go first: they
+// are always legal. Of the others the nearer ones in the tree go before the
+// farther ones, which only helps those. Whoever is legal with all the others gone
+// may go last, and the fewer of its own side have gone, the more are legal: so
+// the order is found from its end.
 func (p *Preemption) orderly() bool {
-	rest := p.removed()
+	rest := slices.DeleteFunc(p.removed(), func(v *victim) bool { return v.kind == own })
 	slices.Reverse(rest)
+	if p.fair != nil {
+		slices.SortStableFunc(rest, func(a, b *victim) int { return cmp.Compare(p.fair.distance(b.home), p.fair.distance(a.home)) })
+	}
 	for _, v := range rest {
 		defer p.remove(v)
 	}

@@ -171,5 +171,18 @@ func weightOf(f *kueue.FairSharing) float64 {
 }
 
 // SetFairSharing turns fair sharing on or off; it is off in a new Tree. With it
-// a job may reclaim quota to borrow it, from those that have a larger share.
-func (t *Tree) SetFairSharing(on bool) { t.fair = on }
+// a job may reclaim quota to borrow it, from those that have a larger share. The
+// strategies say when: one, or LessThanOrEqualToFinalShare and then
+// LessThanInitialShare, which none given means too.
+func (t *Tree) SetFairSharing(on bool, strategies ...FairStrategy) {
+	t.fair = nil
+	if on {
+		t.fair = append(t.fair, strategies...)
+		if len(strategies) == 0 {
+			t.fair = []FairStrategy{LessThanOrEqualToFinalShare, LessThanInitialShare}
+		}
+	}
+}
+
+// SharesFairly says whether SetFairSharing has turned it on.
+func (t *Tree) SharesFairly() bool { return len(t.fair) > 0 }

@@ -185,45 +185,45 @@ func TestALenderWithABlockedHead(t *testing.T) {
 }
 
 func TestWhoGoesFirstWithFairSharing(t *testing.T) {
-	head := func(tree *Tree, cq string, gpus int64, priority int32, created int64) Head {
+	head := func(tree *Tree, cq string, gpus int64, priority int32, created int64) *Head {
 		r := ask(cq, gpus, priority)
 		r.ID, r.Created = "head of "+r.ID, time.Unix(created, 0)
 		a, _ := tree.Assign(r)
-		return Head{r, a}
+		return &Head{Request: r, Assignment: a}
 	}
 	half := resource.MustParse("500m")
 	light := queueIn("team", "light", gpus(2))
 	light.Spec.FairSharing = &kueue.FairSharing{Weight: &half}
 	tests := map[string]struct {
 		jobs  []running
-		heads func(*Tree) []Head
+		heads func(*Tree) []*Head
 		want  string
 	}{
 		"whoever borrows less": {
-			heads: func(t *Tree) []Head { return []Head{head(t, "alpha", 6, 9, 0), head(t, "beta", 5, 0, 1)} },
+			heads: func(t *Tree) []*Head { return []*Head{head(t, "alpha", 6, 9, 0), head(t, "beta", 5, 0, 1)} },
 			want:  "beta",
 		},
 		"whoever does not borrow, before a smaller share of another": {
 			jobs:  []running{{"b", "beta", 2, 0, 0}},
-			heads: func(t *Tree) []Head { return []Head{head(t, "alpha", 2, 0, 1), head(t, "beta", 1, 9, 0)} },
+			heads: func(t *Tree) []*Head { return []*Head{head(t, "alpha", 2, 0, 1), head(t, "beta", 1, 9, 0)} },
 			want:  "alpha",
 		},
 		"of equal shares the higher priority": {
-			heads: func(t *Tree) []Head { return []Head{head(t, "alpha", 4, 0, 0), head(t, "beta", 4, 1, 1)} },
+			heads: func(t *Tree) []*Head { return []*Head{head(t, "alpha", 4, 0, 0), head(t, "beta", 4, 1, 1)} },
 			want:  "beta",
 		},
 		"of equal priority the older": {
-			heads: func(t *Tree) []Head { return []Head{head(t, "alpha", 4, 1, 1), head(t, "beta", 4, 1, 0)} },
+			heads: func(t *Tree) []*Head { return []*Head{head(t, "alpha", 4, 1, 1), head(t, "beta", 4, 1, 0)} },
 			want:  "beta",
 		},
 		"a small weight makes a large share": {
-			heads: func(t *Tree) []Head { return []Head{head(t, "light", 4, 9, 0), head(t, "alpha", 5, 0, 1)} },
+			heads: func(t *Tree) []*Head { return []*Head{head(t, "light", 4, 9, 0), head(t, "alpha", 5, 0, 1)} },
 			want:  "alpha",
 		},
 		"the sides of a Cohort are compared, not their heads": {
 			// beta's side has borrowed 4 by gamma already.
 			jobs:  []running{{"g", "gamma", 8, 0, 0}},
-			heads: func(t *Tree) []Head { return []Head{head(t, "delta", 1, 9, 0), head(t, "alpha", 4, 0, 1)} },
+			heads: func(t *Tree) []*Head { return []*Head{head(t, "delta", 1, 9, 0), head(t, "alpha", 4, 0, 1)} },
 			want:  "alpha",
 		},
 	}
@@ -235,12 +235,12 @@ func TestWhoGoesFirstWithFairSharing(t *testing.T) {
 			run(tree, tc.jobs)
 			heads := tc.heads(tree)
 			got := tree.FairFirst(heads)
-			if got < 0 || heads[got].Assignment.ClusterQueue != tc.want {
-				t.Errorf("head %d goes first, want that of %s", got, tc.want)
+			if got == nil || got.Assignment.ClusterQueue != tc.want {
+				t.Errorf("head %+v goes first, want that of %s", got, tc.want)
 			}
 		})
 	}
-	if got := New().FairFirst(nil); got != -1 {
-		t.Errorf("of no heads number %d goes first", got)
+	if got := New().FairFirst(nil); got != nil {
+		t.Errorf("of no heads %+v goes first", got)
 	}
 }

@@ -24,8 +24,10 @@ type Tree struct {
 	// workshop is the oracles'.
 	workshop workshop
 
-	// fair says that quota is shared fairly, see SetFairSharing.
-	fair bool
+	// fair are the strategies of fair sharing, none where it is off.
+	fair []FairStrategy
+	// changes counts what changes the shares of ClusterQueues and Cohorts.
+	changes int64
 }
 
 // localQueue is what the decisions need of a LocalQueue.

@@ -58,6 +58,7 @@ func (t *Tree) take(all map[types.UID]*taking, id types.UID, cq string, u Usage,
 	}
 	all[id] = k
 	k.queue.takings++
+	t.changes++
 	k.count(1, in...)
 	return k
 }
@@ -65,6 +66,7 @@ func (t *Tree) take(all map[types.UID]*taking, id types.UID, cq string, u Usage,
 // giveBack ends a taking that is in these views.
 func (t *Tree) giveBack(all map[types.UID]*taking, k *taking, in ...view) {
 	delete(all, k.id)
+	t.changes++
 	k.count(-1, in...)
 	for fr := range k.usage {
 		k.queue.tidy(fr)
@@ -117,6 +119,7 @@ func (t *Tree) uncharge(k *taking) {
 func (t *Tree) Leave(id types.UID) {
 	if k := t.charges[id]; k != nil && !k.leaving {
 		k.leaving = true
+		t.changes++
 		k.count(-1, afterwards)
 	}
 }
@@ -126,6 +129,7 @@ func (t *Tree) Leave(id types.UID) {
 func (t *Tree) Stay(id types.UID) {
 	if k := t.charges[id]; k != nil && k.leaving {
 		k.leaving = false
+		t.changes++
 		k.count(1, afterwards)
 	}
 }

@@ -86,7 +86,7 @@ func (s *search) withVictims(fr FlavorResource, need int64, level int, choice bo
 	case !choice:
 		return outlook{preempts, level}
 	}
-	if s.tree.fair && s.queue.parent != nil {
+	if s.tree.SharesFairly() && s.queue.parent != nil {
 		return s.withFairVictims(fr, need, level)
 	}
 	f := &finder{request: s.request, queue: s.queue, usage: Usage{fr: need}, short: map[FlavorResource]bool{fr: true}}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -36,6 +37,9 @@ type Config struct {
 	Unqueued workload.Unqueued
 	// FollowKueue: a Kueue manager decides about quota.
 	FollowKueue bool
+	// FairSharing are the strategies of fair sharing in the order in which they
+	// are tried, none where it is off.
+	FairSharing []quota.FairStrategy
 	Timing      Timing
 	// PassBudget is how long one admission pass may keep pods waiting.
 	PassBudget time.Duration
@@ -70,6 +74,9 @@ func NewCore(ctx context.Context, c Config) *Core {
 	effects.admit = cycle.Wake
 	if c.FollowKueue {
 		ledger.follow()
+	}
+	if len(c.FairSharing) > 0 {
+		ledger.shareFairly(c.FairSharing)
 	}
 	ledger.reserveAfter, ledger.reserveFor = c.Timing.ReservationAfter, c.Timing.ReservationFor
 	ledger.holdUnqueued = c.Unqueued == workload.UnqueuedHold

@@ -16,7 +16,8 @@ import (
 // heads take turns as in Kueue: who borrows from fewer levels of the cohort
 // tree first, then in queue order. From how many levels a head would borrow is
 // known when it is looked at; until then it counts as borrowing from none, and
-// one that turns out to borrow from more gives way to the others.
+// one that turns out to borrow from more gives way to the others. With fair
+// sharing those of one tree take turns as fairly.go says.
 //
 // With StrictFIFO the buckets stand in line, and only the first of them is
 // tried. Those that are refused because of what they are, not because of what
@@ -29,6 +30,9 @@ type head struct {
 	root   string
 	choice bool
 	due    *pile[*bucket]
+	// contender is, with fair sharing, the first job of the first due bucket, as
+	// far as it was looked at.
+	contender *quota.Head
 	// levels is from how many levels of the tree the first due bucket borrows
 	// at least; first is its rank.
 	levels int
@@ -179,7 +183,7 @@ func (w *waitlist) dropDue(b *bucket) {
 
 // itsTurn puts a head among the others that has another bucket first.
 func (w *waitlist) itsTurn(h *head) {
-	h.levels, h.first = 0, h.due.items[0].rank
+	h.levels, h.first, h.contender = 0, h.due.items[0].rank, nil
 	w.turn.insert(h)
 }
 
@@ -200,7 +204,11 @@ func (w *waitlist) borrows(h *head, levels int) bool {
 func (w *waitlist) unsure(are func(*head) bool) {
 	var again []*head
 	for _, h := range w.turn.items {
-		if h.levels > 0 && are(h) {
+		if (h.levels == 0 && h.contender == nil) || !are(h) {
+			continue
+		}
+		h.contender = nil
+		if h.levels > 0 {
 			again = append(again, h)
 		}
 	}

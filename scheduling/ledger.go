@@ -222,7 +222,7 @@ func (l *Ledger) next() *bucket {
 	if !l.admits() || len(l.waits.turn.items) == 0 {
 		return nil
 	}
-	return l.waits.turn.items[0].due.items[0]
+	return l.first(l.waits.turn.items[0]).due.items[0]
 }
 
 // startable says that nothing but quota and nodes stands against the job: it

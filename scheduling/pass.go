@@ -277,7 +277,7 @@ func (p *pass) try(b *bucket) error {
 	}
 	assignment, class, bar := l.look(e)
 	b.bar = bar
-	if assignment != nil && b.cure.wait == nothing && l.waits.borrows(b.head, assignment.Borrows) {
+	if assignment != nil && b.cure.wait == nothing && l.givesWay(b, assignment) {
 		p.tries--
 		p.looks++
 		l.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
 )
@@ -17,6 +18,8 @@ type count struct {
 	reserved, used               taken
 	active                       metav1.Condition
 	known                        bool
+	// share is nil without fair sharing.
+	share *kueue.FairSharingStatus
 }
 
 type counts struct {
@@ -24,6 +27,8 @@ type counts struct {
 	localQueues   map[types.NamespacedName]*count
 	// reservedNodes is how many nodes are kept for a job, by its ClusterQueue.
 	reservedNodes map[string]int
+	// cohorts have their shares, nil without fair sharing.
+	cohorts map[string]*kueue.FairSharingStatus
 	// more: further jobs are to be told their reason.
 	more bool
 }
@@ -113,11 +118,15 @@ func (l *Ledger) replanLines(now time.Time) []pendingLine {
 func (l *Ledger) count() (counts, map[string][]types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := counts{clusterQueues: map[string]*count{}, localQueues: map[types.NamespacedName]*count{}, reservedNodes: map[string]int{}}
+	c := counts{clusterQueues: map[string]*count{}, localQueues: map[types.NamespacedName]*count{}, reservedNodes: map[string]int{}, cohorts: map[string]*kueue.FairSharingStatus{}}
 	for _, name := range l.quota.ClusterQueues() {
 		n := newCount()
 		n.active, n.known = l.quota.Status(name)
+		n.share = l.shareOf(l.quota.Share, name)
 		c.clusterQueues[name] = n
+	}
+	for _, name := range l.quota.Cohorts() {
+		c.cohorts[name] = l.shareOf(l.quota.CohortShare, name)
 	}
 	for _, name := range l.quota.LocalQueues() {
 		n := newCount()

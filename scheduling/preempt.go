@@ -168,16 +168,17 @@ func (s *search) commit() bool {
 		}
 	}
 	var victims []victim
+	var ids []types.UID
 	for _, v := range s.order {
 		if !s.going[v.ID] {
 			continue
 		}
-		if l.jobs[v.ID] != v.e || v.e.version != v.version || !now.Remove(v.ID) {
+		if l.jobs[v.ID] != v.e || v.e.version != v.version {
 			return false
 		}
-		victims, gone[v.ID] = append(victims, v), v.pods
+		victims, ids, gone[v.ID] = append(victims, v), append(ids, v.ID), v.pods
 	}
-	if !now.Fits() {
+	if !now.RemoveAll(ids) || !now.Fits() {
 		return false
 	}
 	if s.over != nil {

@@ -26,6 +26,7 @@ func (r *reporter) writeClusterQueue(ctx context.Context, name string, n *count)
 	s := &want.Status
 	s.PendingWorkloads, s.ReservingWorkloads, s.AdmittedWorkloads = n.pending, n.reserving, n.admitted
 	s.FlavorsReservation, s.FlavorsUsage = n.reserved.of(cq), n.used.of(cq)
+	s.FairSharing = n.share
 	n.setActive(&s.Conditions, cq.Generation)
 	if equality.Semantic.DeepEqual(want.Status, cq.Status) {
 		return nil

@@ -109,6 +109,11 @@ func (r *reporter) report(ctx context.Context) error {
 			keep(r.writeClusterQueue(ctx, name, c))
 		}
 	}
+	for name, share := range counts.cohorts {
+		if !follows {
+			keep(r.writeCohort(ctx, name, share))
+		}
+	}
 	for name, c := range counts.localQueues {
 		if !follows {
 			keep(r.writeLocalQueue(ctx, name, c))

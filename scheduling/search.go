@@ -252,7 +252,7 @@ func (s *search) letOff(some []victim) (bool, error) {
 		s.quota.Restore(v.ID)
 		delete(s.going, v.ID)
 	}
-	if s.quota.Fits() {
+	if s.quota.Fits() && s.quota.Legal() {
 		beside := s.settled && !slices.ContainsFunc(some, func(v victim) bool { return s.isOn(v) || keepsOthersOff(v) })
 		for _, v := range some {
 			if err := s.without.Restore(v.pods); err != nil {

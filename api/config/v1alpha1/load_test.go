@@ -110,6 +110,7 @@ func TestAFieldChangesOnlyItself(t *testing.T) {
 leaderElection:
   leaderElect: false
 profiles: [muster, default-scheduler]
+quota: {fairSharing: {enable: true, preemptionStrategies: [LessThanInitialShare]}}
 admission:
   passBudget: 50ms
   readyTimeout: 0s
@@ -122,6 +123,7 @@ admission:
 	want := DefaultScheduler()
 	want.LeaderElection.LeaderElect = false
 	want.Profiles = []string{"muster", "default-scheduler"}
+	want.Quota.FairSharing = FairSharing{Enable: true, PreemptionStrategies: []string{InitialShare}}
 	want.Admission.PassBudget.Duration = 50 * time.Millisecond
 	want.Admission.ReadyTimeout.Duration = 0
 	want.Admission.Requeue.LimitCount = nil
@@ -180,6 +182,9 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"a profile without a name":                    {schedulerHead + "profiles: [\"\"]\n", "profiles[0]: Invalid value"},
 		"an unknown mode of GPU pods without a queue": {schedulerHead + "unqueued: ignore\n", `unqueued: Unsupported value: "ignore": supported values: "default-queue", "run", "hold"`},
 		"another quota provider":                      {schedulerHead + "quota: {provider: both}\n", `quota.provider: Unsupported value: "both": supported values: "native", "kueue"`},
+		"fair sharing in another one's quota":         {schedulerHead + "quota: {provider: kueue, fairSharing: {enable: true}}\n", "quota.fairSharing.enable: Invalid value: true: Kueue decides quota"},
+		"fair sharing without a strategy":             {schedulerHead + "quota: {fairSharing: {preemptionStrategies: []}}\n", "quota.fairSharing.preemptionStrategies: Invalid value: []: must be [LessThanOrEqualToFinalShare, LessThanInitialShare] or one of them"},
+		"strategies in the wrong order":               {schedulerHead + "quota: {fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}}\n", "quota.fairSharing.preemptionStrategies: Invalid value"},
 		"no pass budget":                              {schedulerHead + "admission: {passBudget: 0s}\n", "admission.passBudget: Invalid value"},
 		"a pass of two seconds":                       {schedulerHead + "admission: {passBudget: 2s}\n", `admission.passBudget: Invalid value: "2s": must be at most 1s`},
 		"no time to start":                            {schedulerHead + "admission: {startTimeout: -1s}\n", `admission.startTimeout: Invalid value: "-1s": must be greater than 0`},

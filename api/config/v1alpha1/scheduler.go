@@ -22,6 +22,17 @@ const (
 	ProviderKueue = "kueue"
 )
 
+// When a job may preempt others of its cohort to borrow itself, with fair
+// sharing.
+const (
+	// FinalShare: the queue of the other one keeps at least the share that the
+	// job's own queue then has.
+	FinalShare = "LessThanOrEqualToFinalShare"
+	// InitialShare: the queue of the other one has a larger share before it leaves
+	// than the job's own queue then has.
+	InitialShare = "LessThanInitialShare"
+)
+
 // What may happen to GPU pods without a queue.
 const (
 	// UnqueuedDefault sends pods without an owner that Muster manages to the
@@ -98,7 +109,18 @@ type SecureServing struct {
 // Quota says who decides whether a job has quota.
 type Quota struct {
 	// Provider is ProviderNative or ProviderKueue.
-	Provider string `json:"provider"`
+	Provider    string      `json:"provider"`
+	FairSharing FairSharing `json:"fairSharing"`
+}
+
+// FairSharing is Kueue's: ClusterQueues and Cohorts share what they borrow by
+// their fairSharing.weight. It is for ProviderNative; Kueue has a configuration
+// of its own.
+type FairSharing struct {
+	Enable bool `json:"enable"`
+	// PreemptionStrategies say when a job may preempt others in the cohort to
+	// borrow: FinalShare, InitialShare, or FinalShare and then InitialShare.
+	PreemptionStrategies []string `json:"preemptionStrategies"`
 }
 
 // Admission is how jobs are admitted, and the timing of it.
@@ -160,8 +182,11 @@ func DefaultScheduler() *SchedulerConfiguration {
 		},
 		SecureServing: SecureServing{BindAddress: "0.0.0.0", Port: 10259},
 		Profiles:      []string{"muster"},
-		Quota:         Quota{Provider: ProviderNative},
-		Unqueued:      UnqueuedDefault,
+		Quota: Quota{
+			Provider:    ProviderNative,
+			FairSharing: FairSharing{PreemptionStrategies: []string{FinalShare, InitialShare}},
+		},
+		Unqueued: UnqueuedDefault,
 		Admission: Admission{
 			PassBudget:       duration(20 * time.Millisecond),
 			StartTimeout:     duration(5 * time.Minute),

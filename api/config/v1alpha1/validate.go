@@ -35,6 +35,7 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	if providers := []string{ProviderNative, ProviderKueue}; !slices.Contains(providers, c.Quota.Provider) {
 		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, providers))
 	}
+	errs = append(errs, c.Quota.FairSharing.validate(field.NewPath("quota", "fairSharing"), c.Quota.Provider)...)
 	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
 	return append(errs, c.Admission.validate(field.NewPath("admission"))...)
 }
@@ -64,6 +65,20 @@ func (c *SchedulerClientConnection) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("burst"), c.Burst, "must be at least 1"))
 	}
 	return errs
+}
+
+func (f *FairSharing) validate(at *field.Path, provider string) field.ErrorList {
+	var errs field.ErrorList
+	if f.Enable && provider != ProviderNative {
+		errs = append(errs, field.Invalid(at.Child("enable"), f.Enable, "Kueue decides quota: turn fair sharing on in its configuration"))
+	}
+	for _, valid := range [][]string{{FinalShare}, {InitialShare}, {FinalShare, InitialShare}} {
+		if slices.Equal(valid, f.PreemptionStrategies) {
+			return errs
+		}
+	}
+	return append(errs, field.Invalid(at.Child("preemptionStrategies"), f.PreemptionStrategies,
+		fmt.Sprintf("must be [%s, %s] or one of them", FinalShare, InitialShare)))
 }
 
 func (l *LeaderElection) validate(at *field.Path) field.ErrorList {

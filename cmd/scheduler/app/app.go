@@ -34,6 +34,7 @@ import (
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/scheduling"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -126,6 +127,7 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		SchedulerNames: c.Profiles,
 		Unqueued:       unqueued(c),
 		FollowKueue:    c.Quota.Provider == configv1alpha1.ProviderKueue,
+		FairSharing:    fairSharing(c.Quota.FairSharing),
 		Timing: scheduling.Timing{
 			StartTimeout:     c.Admission.StartTimeout.Duration,
 			ReadyTimeout:     c.Admission.ReadyTimeout.Duration,
@@ -143,6 +145,18 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		Client:     direct,
 		Discovery:  kinds,
 	}), nil
+}
+
+// fairSharing are the strategies of fair sharing, none where it is off.
+func fairSharing(f configv1alpha1.FairSharing) []quota.FairStrategy {
+	if !f.Enable {
+		return nil
+	}
+	out := make([]quota.FairStrategy, len(f.PreemptionStrategies))
+	for i, s := range f.PreemptionStrategies {
+		out[i] = quota.FairStrategy(s)
+	}
+	return out
 }
 
 // unqueued is what happens to GPU pods without a queue. Where Kueue decides, it

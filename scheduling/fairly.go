@@ -1,0 +1,101 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/quota"
+)
+
+// shareFairly has the heads of one cohort tree take turns, as Kueue's do with fair
+// sharing, by the share that each side of the tree would have with its head:
+// whoever would have the smallest one is tried first. Nothing is due before the
+// Ledger knows.
+func (l *Ledger) shareFairly(strategies []quota.FairStrategy) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.quota.SetFairSharing(true, strategies...)
+}
+
+// first is who goes first of the heads in the tree of one. A head of which it is
+// plain that it gets nothing is tried at once: that changes nothing for others.
+func (l *Ledger) first(h *head) *head {
+	if !l.quota.SharesFairly() {
+		return h
+	}
+	var all []*head
+	for _, o := range l.waits.turn.items {
+		if o.root == h.root {
+			all = append(all, o)
+		}
+	}
+	if len(all) == 1 {
+		return h
+	}
+	of := make(map[*quota.Head]*head, len(all))
+	contenders := make([]*quota.Head, 0, len(all))
+	for _, o := range all {
+		if o.contender == nil {
+			e := o.due.items[0].jobs.items[0]
+			a, _ := l.assign(e)
+			if a == nil {
+				return o
+			}
+			o.contender = l.contender(e, a)
+		}
+		of[o.contender] = o
+		contenders = append(contenders, o.contender)
+	}
+	if f := l.quota.FairFirst(contenders); f != nil {
+		return of[f]
+	}
+	return h
+}
+
+func (l *Ledger) contender(e *entry, a *quota.Assignment) *quota.Head {
+	return &quota.Head{Request: e.request(l.namespaces[e.job.Owner.Namespace]), Assignment: a}
+}
+
+// givesWay notes what the first job of a due bucket would get, and reports
+// whether others come first because of that.
+func (l *Ledger) givesWay(b *bucket, a *quota.Assignment) bool {
+	h := b.head
+	if !l.quota.SharesFairly() {
+		return l.waits.borrows(h, a.Borrows)
+	}
+	if h.contender != nil && maps.Equal(h.contender.Assignment.Usage, a.Usage) {
+		return false
+	}
+	h.contender = l.contender(b.jobs.items[0], a)
+	return l.first(h) != h
+}
+
+// shareOf is a share as the status tells it, nil without fair sharing.
+func (l *Ledger) shareOf(share func(string) int64, name string) *kueue.FairSharingStatus {
+	if !l.quota.SharesFairly() {
+		return nil
+	}
+	return &kueue.FairSharingStatus{WeightedShare: share(name)}
+}
+
+// writeCohort writes the share of a Cohort, if it has changed.
+func (r *reporter) writeCohort(ctx context.Context, name string, share *kueue.FairSharingStatus) error {
+	had := &kueue.Cohort{}
+	if err := r.reader.Get(ctx, client.ObjectKey{Name: name}, had); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if equality.Semantic.DeepEqual(had.Status.FairSharing, share) {
+		return nil
+	}
+	want := had.DeepCopy()
+	want.Status.FairSharing = share
+	if err := r.client.Status().Patch(ctx, want, client.MergeFrom(had)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of Cohort %s: %w", name, err)
+	}
+	return nil
+}
