@@ -208,6 +208,15 @@ func TestWhoGoesFirstWithFairSharing(t *testing.T) {
 			heads: func(t *Tree) []*Head { return []*Head{head(t, "alpha", 2, 0, 1), head(t, "beta", 1, 9, 0)} },
 			want:  "alpha",
 		},
+		"whoever does not borrow what it asks for, before a smaller share of another": {
+			// sided has borrowed of flavor a100, and has h100 of its own.
+			jobs: []running{{"b", "beta", 2, 0, 0}},
+			heads: func(t *Tree) []*Head {
+				t.Charge("old", "sided", Usage{{"a100", nvidiaGPU}: 9}, Holder{})
+				return []*Head{head(t, "sided", 2, 0, 1), head(t, "beta", 1, 9, 0)}
+			},
+			want: "sided",
+		},
 		"of equal shares the higher priority": {
 			heads: func(t *Tree) []*Head { return []*Head{head(t, "alpha", 4, 0, 0), head(t, "beta", 4, 1, 1)} },
 			want:  "beta",
@@ -231,7 +240,8 @@ func TestWhoGoesFirstWithFairSharing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tree := world(cohortIn("team", "side"),
 				queueIn("team", "alpha", gpus(2)), queueIn("team", "beta", gpus(2)), light,
-				queueIn("side", "gamma", gpus(2)), queueIn("side", "delta", gpus(2)), queueIn("team", "lender", gpus(10)))
+				queueIn("side", "gamma", gpus(2)), queueIn("side", "delta", gpus(2)), queueIn("team", "lender", gpus(10), gpusOf("a100", 10)),
+				queueIn("team", "sided", gpus(2), gpusOf("a100", 0)))
 			run(tree, tc.jobs)
 			heads := tc.heads(tree)
 			got := tree.FairFirst(heads)
