@@ -371,6 +371,7 @@ func (s *search) look(flavor string, asked []portion, before Usage, choice bool,
 	worst.chance = fits
 	var short []shortage
 	var at barrier
+	least := fits
 	for _, a := range asked {
 		fr := FlavorResource{flavor, a.resource}
 		need := a.value
@@ -395,6 +396,12 @@ func (s *search) look(flavor string, asked []portion, before Usage, choice bool,
 			worst = o
 		}
 		level = max(level, o.level)
+		least = min(least, o.chance)
+	}
+	if worst.chance == fits {
+		// Where to borrow is worse than to preempt, the worst resource may be free
+		// although another one is not.
+		worst.chance = least
 	}
 	if len(short) > 0 {
 		miss.short = append(miss.short, short)
