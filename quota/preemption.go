@@ -193,13 +193,12 @@ func (p *Preemption) RemoveAll(ids []types.UID) bool {
 func (p *Preemption) Legal() bool { return p.fair == nil || p.orderly() }
 
 // orderly says whether the removed ones can go one after the other so that each
-// is legal when it goes. Those of the request's own ClusterQueue go first: they
-// are always legal. Of the others the nearer ones in the tree go before the
-// farther ones, which only helps those. Whoever is legal with all the others gone
-// may go last, and the fewer of its own side have gone, the more are legal: so
-// the order is found from its end.
+// is legal when it goes. Whoever is legal with all the others gone may go last,
+// and the fewer of its own side have gone, the more are legal: so the order is
+// found from its end, beginning with Kueue's. With fair sharing the nearer ones
+// in the tree go before the farther ones, which only helps those.
 func (p *Preemption) orderly() bool {
-	rest := slices.DeleteFunc(p.removed(), func(v *victim) bool { return v.kind == own })
+	rest := p.removed()
 	slices.Reverse(rest)
 	if p.fair != nil {
 		slices.SortStableFunc(rest, func(a, b *victim) int { return cmp.Compare(p.fair.distance(b.home), p.fair.distance(a.home)) })

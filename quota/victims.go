@@ -108,7 +108,7 @@ func (s *search) withFairVictims(fr FlavorResource, need int64, level int) outlo
 	}
 	chance := reclaims
 	for _, v := range victims {
-		search.Remove(v.ID)
+		search.remove(search.byID[v.ID])
 		if v.ClusterQueue == s.queue.name {
 			chance = preempts
 		}
