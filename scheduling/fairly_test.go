@@ -161,3 +161,28 @@ func (c *contest) writeAll() {
 		c.write(j, 0)
 	}
 }
+
+// Somebody of another queue may go only if a job of the own queue goes too, which
+// quota alone would not ask for.
+func TestWhoMakesAnothersLeavingFairIsNotLetOff(t *testing.T) {
+	c := newContest(t, 8)
+	c.shareFairly([]quota.FairStrategy{quota.LessThanOrEqualToFinalShare})
+	for _, name := range []string{"alpha", "beta"} {
+		c.set(inCohort(name, "all", 0, -1, func(s *kueue.ClusterQueueSpec) {
+			s.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny}
+		}), false)
+	}
+	c.set(inCohort("lender", "all", 8, -1), false)
+	c.Restored()
+	c.runs(one("own", 2, in("alpha")), -1)
+	c.runs(one("b1", 3, in("beta")), 0)
+	c.runs(one("b2", 3, in("beta")), 0)
+	j := one("incoming", 3, in("alpha"))
+	c.submit(j, 0)
+	c.pass()
+	c.wantLeaving("b2", "own")
+	c.wantState(j, Claimed)
+	c.leave()
+	c.pass()
+	c.wantState(j, Admitting)
+}
