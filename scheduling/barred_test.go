@@ -37,8 +37,9 @@ func TestReleasedQuotaHasOnlyThoseTriedWhomItMayHelp(t *testing.T) {
 	release := func(id, cq string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		root := s.quota.Root(cq)
 		s.quota.Release(types.UID(id))
-		s.released(cq)
+		s.released(root)
 	}
 	if admitted := s.pass(); len(admitted) > 0 {
 		t.Fatalf("%v are admitted without quota", admitted)
