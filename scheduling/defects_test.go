@@ -504,7 +504,7 @@ func TestPodsThatCameBeforeTheirPodGroupAreOfItOnceItHasAQueue(t *testing.T) {
 	j := groupOf(pods...)
 	j.Owner = workload.GroupOwner(types.NamespacedName{Namespace: namespace, Name: "g"})
 	j.PodOwnerUID = j.Owner.UID
-	s.Unmanaged(j.Owner.UID)
+	s.LetGo(j.Owner.UID, pods)
 	if ok, _ := s.MayEnter(pods[0]); !ok {
 		t.Fatal("pods of no queue are not let go")
 	}
@@ -555,6 +555,11 @@ func TestPodThatIsRelabelledToAGroupThatWasLetGoIsLetGo(t *testing.T) {
 	free, _ := workload.PodJob(now)
 	s.Unmanaged(free.UID)
 	s.relabelled(first, now)
+	s.Seen(now)
+	if ok, _ := s.MayEnter(now); ok || s.wishes.synced[keyOf(free)] == 0 {
+		t.Errorf("it is let in: %v; its new group is read again %d times", ok, s.wishes.synced[keyOf(free)])
+	}
+	s.LetGo(free.UID, []*corev1.Pod{now})
 	if ok, why := s.MayEnter(now); !ok || s.wishes.woken[now.UID] == 0 {
 		t.Errorf("it is let in: %v %q, woken %d times", ok, why, s.wishes.woken[now.UID])
 	}

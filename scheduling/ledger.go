@@ -39,6 +39,9 @@ type Ledger struct {
 	sitters map[types.UID]*entry
 	// strays are gated pods whose owner is not known yet, by that owner's UID.
 	strays map[types.UID]map[types.UID]*corev1.Pod
+	// free are the pods not yet on nodes that were let go with their group, by the
+	// group's UID.
+	free map[types.UID]map[types.UID]struct{}
 	// namespaces are the labels of each namespace.
 	namespaces map[string]map[string]string
 	// waits is the jobs that wait, kept by enqueue.
@@ -137,6 +140,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		podOwners:  map[types.UID]types.UID{},
 		sitters:    map[types.UID]*entry{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
+		free:       map[types.UID]map[types.UID]struct{}{},
 		namespaces: map[string]map[string]string{},
 		growing:    map[types.UID]*entry{},
 		kept:       map[workload.Keeper]map[types.UID]struct{}{},

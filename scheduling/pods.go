@@ -39,7 +39,7 @@ func (l *Ledger) jobOf(pod *corev1.Pod) (membership, *entry, workload.Slot) {
 	switch {
 	case !known:
 		return stray, nil, w
-	case uid == "" && asksAnew(pod):
+	case uid == "" && l.asksAnew(owner, pod):
 		return stray, nil, w
 	case uid == "":
 		return foreign, nil, w
@@ -52,17 +52,6 @@ func (l *Ledger) jobOf(pod *corev1.Pod) (membership, *entry, workload.Slot) {
 		return foreign, nil, w
 	}
 	return member, e, w
-}
-
-// asksAnew says that a pod which no job owns waits in a queue. That its group
-// was let go, whose pods were all on nodes by then, is not meant for it: the
-// group is to be read again before it is let in.
-func asksAnew(pod *corev1.Pod) bool {
-	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Labels[workload.QueueLabel] == "" {
-		return false
-	}
-	_, alone := workload.PodJob(pod)
-	return alone
 }
 
 // slotIn is the slot that a pod names, in which a group's pod is found by its
@@ -242,6 +231,9 @@ func (l *Ledger) record(pod *corev1.Pod) {
 	m, e, _ := l.jobOf(pod)
 	switch m {
 	case foreign:
+		if pod.Spec.NodeName != "" {
+			l.unfree(pod)
+		}
 	case stray:
 		owner, _, _ := workload.SlotOf(pod)
 		if l.strays[owner] == nil {
@@ -307,6 +299,7 @@ func (l *Ledger) unstray(pod *corev1.Pod) {
 	if !ok {
 		return
 	}
+	l.unfree(pod)
 	delete(l.strays[owner], pod.UID)
 	if len(l.strays[owner]) == 0 {
 		delete(l.strays, owner)
@@ -338,18 +331,6 @@ func (l *Ledger) adopt(podOwner types.UID) {
 	}
 }
 
-// Unmanaged records that pods of podOwner are none of Muster's business. The
-// pods of a job that is charged stay its own until they are gone.
-func (l *Ledger) Unmanaged(podOwner types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if uid, known := l.podOwners[podOwner]; known && (uid == "" || l.jobs[uid] != nil) {
-		return
-	}
-	l.podOwners[podOwner] = ""
-	l.adopt(podOwner)
-}
-
 // found takes in the pods of a job that are there already, which nobody told
 // of it while its pods were let go. One that is assumed on a node is told when
 // it is bound.
@@ -363,24 +344,6 @@ func (l *Ledger) found(pods []*corev1.Pod) {
 		} else if p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
 			l.record(p)
 		}
-	}
-}
-
-// isUnmanaged says that pods of podOwner were let go.
-func (l *Ledger) isUnmanaged(podOwner types.UID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	uid, known := l.podOwners[podOwner]
-	return known && uid == ""
-}
-
-// ForgetPodOwner drops what is known of an unmanaged pod owner that was
-// deleted.
-func (l *Ledger) ForgetPodOwner(podOwner types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if uid, known := l.podOwners[podOwner]; known && uid == "" {
-		delete(l.podOwners, podOwner)
 	}
 }
 

@@ -212,6 +212,7 @@ func (l *Ledger) ownerGone(uid types.UID) (*workload.Job, action) {
 // ownedBy records a UID by which pods may name the job.
 func (l *Ledger) ownedBy(e *entry, podOwner types.UID) {
 	l.podOwners[podOwner] = e.job.Owner.UID
+	delete(l.free, podOwner)
 	e.podOwners = append(e.podOwners, podOwner)
 }
 

@@ -31,6 +31,10 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
 	if err != nil || (key.UID != "" && obj.GetUID() != key.UID) {
+		if _, assembled := kind.(workload.Assembler); assembled {
+			// Nobody else tells that it has no pods any more.
+			j.ledger.ForgetPodOwner(key.UID)
+		}
 		return j.leftBehind(ctx, kind, key.UID)
 	}
 	job, managed, no, err := kind.Read(ctx, j.reader, obj)
@@ -147,6 +151,10 @@ func (j *Jobs) disown(ctx context.Context, kind workload.Kind, obj client.Object
 	}
 	if parent != nil {
 		j.syncOwner(*parent)
+		return nil
+	}
+	if group, ok := obj.(*workload.PodGroup); ok {
+		j.ledger.LetGo(group.UID, group.Pods)
 		return nil
 	}
 	uids := []types.UID{obj.GetUID()}

@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -217,7 +219,9 @@ func TestPodGroupObject(t *testing.T) {
 		"or by the pods":                            {append(groupPods("p", 2, labelled(QueueLabel, "q")), podGroupObject(2, nil)), reading{true, true, "q", "2x1 ", "", ""}},
 		"more pods than minMember are all in":       {append(groupPods("p", 3), podGroupObject(2, queue)), reading{true, true, "q", "3x1 ", "", ""}},
 		"fewer wait for the others":                 {append(groupPods("p", 1), podGroupObject(2, queue)), reading{true, true, "q", "", "", reason.WaitingForPods}},
-		"pods without their PodGroup wait for it":   {groupPods("p", 2, labelled(QueueLabel, "q")), reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"pods without their PodGroup wait for it":   {groupPods("p", 2, labelled(QueueLabel, "q")), reading{true, true, "q", "", "", reason.PodGroupNotFound}},
+		"it may name the queue of pods of none":     {groupPods("p", 2), reading{true, true, "", "", "", reason.PodGroupNotFound}},
+		"pods of another scheduler do not wait":     {groupPods("p", 2, func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }), reading{}},
 		"a group of no queue is none of ours":       {append(groupPods("p", 2), podGroupObject(2, nil)), reading{}},
 		"one whose pods have all succeeded is done": {append(groupPods("p", 2, succeeded), podGroupObject(2, queue)), reading{true, true, "q", "", "true", ""}},
 	} {
@@ -225,6 +229,35 @@ func TestPodGroupObject(t *testing.T) {
 			job, managed, no := readGroup(t, fakeClient(t, tc.objects...))
 			if diff := cmp.Diff(tc.want, readingOf(job, managed, no)); diff != "" {
 				t.Errorf("(-want +got):\n%s\nreason: %v", diff, no)
+			}
+		})
+	}
+}
+
+func TestWhereNoPodGroupsAreServedPodsOfNoQueueDoNotWait(t *testing.T) {
+	unserved := apierrors.NewNotFound(schema.GroupResource{Group: PodGroupGVK.Group, Resource: "podgroups"}, "g")
+	unserved.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "404 page not found"}}
+	for name, answer := range map[string]error{
+		"the client knows it":     &apimeta.NoKindMatchError{GroupKind: PodGroupGVK.GroupKind()},
+		"the API server knows it": unserved,
+	} {
+		t.Run(name, func(t *testing.T) {
+			served := func(pods []client.Object) client.Client {
+				return interceptor.NewClient(fakeClient(t, pods...).(client.WithWatch), interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						if obj.GetObjectKind().GroupVersionKind() == PodGroupGVK {
+							return answer
+						}
+						return c.Get(ctx, key, obj, opts...)
+					},
+				})
+			}
+			if job, managed, no := readGroup(t, served(groupPods("p", 2))); managed {
+				t.Errorf("pods of no queue are read as %+v (%v)", readingOf(job, managed, no), no)
+			}
+			job, managed, no := readGroup(t, served(groupPods("p", 2, labelled(QueueLabel, "q"))))
+			if diff := cmp.Diff(reading{true, true, "q", "", "", reason.PodGroupNotFound}, readingOf(job, managed, no)); diff != "" {
+				t.Errorf("queued pods (-want +got):\n%s\nreason: %v", diff, no)
 			}
 		})
 	}

@@ -46,9 +46,10 @@ type PodGroup struct {
 	// first.
 	Pods []*corev1.Pod
 	// Found says that the object of a scheduling.x-k8s.io group exists;
-	// MinMember is its spec.minMember.
-	Found     bool
-	MinMember int64
+	// MinMember is its spec.minMember. Missing says that it does not, although
+	// the API has its kind.
+	Found, Missing bool
+	MinMember      int64
 	// Controllers are those that make pods of a scheduling.x-k8s.io group and
 	// say how many.
 	Controllers map[types.UID]Controller
@@ -110,6 +111,8 @@ func (g *PodGroup) readObject(ctx context.Context, r client.Reader) error {
 	object.SetGroupVersionKind(PodGroupGVK)
 	err := r.Get(ctx, client.ObjectKeyFromObject(g), object)
 	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+		// Of a kind that is not served the API does not say an object's name.
+		g.Missing = apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 		return nil
 	}
 	if err != nil {

@@ -45,9 +45,13 @@ func (k podGroupKind) Read(ctx context.Context, r client.Reader, obj client.Obje
 	if queue == "" && no == nil {
 		var err error
 		queue, no, err = k.queueOfPods(ctx, r, g.Namespace, g.Pods...)
-		if err != nil || (queue == "" && no == nil) {
+		if err != nil || (queue == "" && no == nil && !k.awaitsObject(g)) {
 			return nil, false, nil, err
 		}
+	}
+	if g.Missing {
+		// It may name a queue when it comes.
+		no = reason.New(reason.PodGroupNotFound, "PodGroup %s does not exist", g.Name)
 	}
 	job := newJob(k.gvk, g)
 	job.Queue, job.Gated, job.PodOwnerUID = queue, true, g.UID
@@ -86,6 +90,12 @@ func (k podGroupKind) Read(ctx context.Context, r client.Reader, obj client.Obje
 		no = k.foreignMember(job.Pods)
 	}
 	return job, true, no, nil
+}
+
+// awaitsObject says that pods of the group are Muster's to place, and that its
+// object, which may name their queue, is still to come.
+func (k podGroupKind) awaitsObject(g *PodGroup) bool {
+	return g.Missing && slices.ContainsFunc(g.Pods, func(p *corev1.Pod) bool { return k.SchedulerNames.Has(p.Spec.SchedulerName) })
 }
 
 // mixedQueues is the reason if the pods name several queues.
@@ -133,7 +143,7 @@ func (k podGroupKind) size(g *PodGroup) (int64, *reason.Reason) {
 func (k podGroupKind) absent(g *PodGroup, have, want int64) *reason.Reason {
 	switch {
 	case k.gvk == PodGroupGVK && !g.Found:
-		return reason.New(reason.WaitingForPods, "PodGroup %s does not exist", g.Name)
+		return reason.New(reason.PodGroupNotFound, "PodGroup %s does not exist: the API has no PodGroups of %s", g.Name, PodGroupGVK.Group)
 	case have < want, have == 0:
 		hint := ""
 		if name := g.inTurn(); name != "" {

@@ -17,6 +17,8 @@ const (
 	WaitingForPodTemplates Class = "WaitingForPodTemplates"
 	// WaitingForPods: pods of the group are still to be created.
 	WaitingForPods Class = "WaitingForPods"
+	// PodGroupNotFound: pods name a PodGroup that does not exist.
+	PodGroupNotFound Class = "PodGroupNotFound"
 	// NoQueue: GPU pods without a queue are held, by configuration.
 	NoQueue Class = "NoQueue"
 	// ForeignScheduler: a pod template names a scheduler that is not Muster.

@@ -1,0 +1,82 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// memberOf is a pod of a PodGroup, which names no queue itself.
+func (e *env) memberOf(group, name string, gpuCount int64) *corev1.Pod {
+	return e.pod(name, gpuCount, map[string]string{workload.PodGroupLabel: group})
+}
+
+func init() {
+	scenarios = append(scenarios, podGroupScenarios...)
+}
+
+var podGroupScenarios = []scenario{
+	{name: "pods that name a PodGroup wait until it exists, and then it says their queue", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 16)
+		e.Queue(t, e.namespace, "team", 8)
+		var pods []*corev1.Pod
+		for i := range 3 {
+			pods = append(pods, e.memberOf("ddd", fmt.Sprintf("ddd-%d", i), 4))
+			e.Create(t, pods[i])
+		}
+		e.podEvent(t, pods[2], "Pending", "pending: PodGroup ddd does not exist")
+		e.waits(t, pods...)
+		e.Create(t, e.podGroup("ddd", "team", 3))
+		e.podEvent(t, pods[2], "Pending", "needs 12 GPUs in queue team, the quota is 8")
+		e.waits(t, pods...)
+		if err := e.Client.Delete(t.Context(), pods[2]); err != nil {
+			t.Fatal(err)
+		}
+		e.podEvent(t, pods[0], "Pending", "2 of 3 pods of group ddd exist")
+		small := e.memberOf("ddd", "ddd-3", 0)
+		small.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+		e.Create(t, small)
+		e.onNode(t, pods[0], pods[1], small)
+		e.usage(t, "team", 8, 1, 0)
+	}},
+	{name: "a PodGroup without a queue lets its pods run, and one that comes when it has got one waits for them to go", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 16)
+		e.Queue(t, e.namespace, "team", 8)
+		group := e.podGroup("ddd", "team", 1)
+		group.SetLabels(nil)
+		first := e.memberOf("ddd", "ddd-0", 4)
+		e.Create(t, first)
+		e.podEvent(t, first, "Pending", "PodGroup ddd does not exist")
+		e.Create(t, group)
+		e.onNode(t, first)
+		second := e.memberOf("ddd", "ddd-1", 4)
+		e.Create(t, second)
+		e.onNode(t, second)
+		e.usage(t, "team", 0, 0, 0)
+		testcluster.Eventually(t, "the PodGroup to name a queue", func(ctx context.Context) error {
+			if err := e.Client.Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
+				return err
+			}
+			group.SetLabels(queued("team"))
+			return e.Client.Update(ctx, group)
+		})
+		third := e.memberOf("ddd", "ddd-2", 4)
+		e.Create(t, third)
+		e.podEvent(t, third, "Pending", "without having been admitted; the group starts when it is gone")
+		e.waits(t, third)
+		e.succeed(t, first, second)
+		for _, pod := range []*corev1.Pod{first, second} {
+			if err := e.Client.Delete(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.onNode(t, third)
+		e.usage(t, "team", 4, 1, 0)
+	}},
+}
