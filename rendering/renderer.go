@@ -95,6 +95,9 @@ func (r *Renderer) Render(ctx context.Context, job *workload.Job) (no *reason.Re
 		if err != nil {
 			return nil, fmt.Errorf("rendering pod set %s of %s %s: %w", ps.Name, job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
+		if no := ps.RefusedPriority(out.Charged); no != nil {
+			return reason.New(no.Class, "pod set %q: %s", ps.Name, no.Message), nil
+		}
 		ps.Rendered = out
 	}
 	return nil, nil

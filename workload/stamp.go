@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/jobset/pkg/constants"
+
+	"github.com/muster-gpu/muster/api/reason"
 )
 
 // The labels of the Job's name and UID in their older form, which the Job
@@ -39,6 +41,17 @@ type Stamp struct {
 	// from FirstIndex; empty where there is none.
 	IndexLabel string
 	FirstIndex int32
+}
+
+// RefusedPriority is the reason against a pod of the set that the API server
+// would refuse with the label that JobSet's webhook puts on it, nil if there is
+// none.
+func (p *PodSet) RefusedPriority(pod *corev1.Pod) *reason.Reason {
+	if p.Stamp.JobPrefix == "" || p.Exclusive.ByNodeSelector || ptr.Deref(pod.Spec.Priority, 0) >= 0 {
+		return nil
+	}
+	return reason.New(reason.Misconfigured, "its pods have the priority %d, and JobSet writes it into their label %s, where no negative number is allowed; a WorkloadPriorityClass (label %s) may be negative",
+		*pod.Spec.Priority, constants.PriorityKey, PriorityClassLabel)
 }
 
 // DiffersByReplica says that the pods of different replicas have different
