@@ -1,7 +1,9 @@
 package quota
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -195,8 +197,8 @@ func demands(q *clusterQueue, r Request) ([]demand, *reason.Reason) {
 			}
 		}
 		if len(nowhere) > 0 {
-			return nil, reason.New(reason.NoMatchingFlavor, "resource %s unavailable in ClusterQueue %s",
-				slices.MinFunc(nowhere, compareResources), q.name)
+			return nil, reason.New(reason.NoMatchingFlavor, "ClusterQueue %s has no quota for %s%s",
+				q.name, slices.MinFunc(nowhere, compareResources), q.covers())
 		}
 		for _, asks := range d.groups {
 			slices.SortFunc(asks, func(a, b portion) int { return compareResources(a.resource, b.resource) })
@@ -204,6 +206,19 @@ func demands(q *clusterQueue, r Request) ([]demand, *reason.Reason) {
 		sets = append(sets, d)
 	}
 	return sets, nil
+}
+
+// covers says which resources the ClusterQueue has quota for, as the end of a
+// sentence.
+func (q *clusterQueue) covers() string {
+	if len(q.spec.groupOf) == 0 {
+		return ""
+	}
+	var names []string
+	for _, name := range slices.SortedFunc(maps.Keys(q.spec.groupOf), compareResources) {
+		names = append(names, string(name))
+	}
+	return " (it covers " + strings.Join(names, ", ") + ")"
 }
 
 // search looks for the flavors of one request.

@@ -231,12 +231,12 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 		"a resource is not covered": {
 			tree:    oneFlavor,
 			request: job(pods("node", 1, "amd.com/gpu", "1")),
-			want:    reason.Reason{Class: reason.NoMatchingFlavor, Message: "resource amd.com/gpu unavailable in ClusterQueue cq"},
+			want:    reason.Reason{Class: reason.NoMatchingFlavor, Message: "ClusterQueue cq has no quota for amd.com/gpu (it covers nvidia.com/gpu, cpu, memory)"},
 		},
 		"no resource group at all": {
 			tree:    func() *Tree { return cluster(clusterQ("cq")) },
 			request: job(pods("node", 1, "nvidia.com/gpu", "1")),
-			want:    reason.Reason{Class: reason.NoMatchingFlavor, Message: "resource nvidia.com/gpu unavailable in ClusterQueue cq"},
+			want:    reason.Reason{Class: reason.NoMatchingFlavor, Message: "ClusterQueue cq has no quota for nvidia.com/gpu"},
 		},
 		"half the quota is in use": {
 			tree:    oneFlavor,
