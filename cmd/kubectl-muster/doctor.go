@@ -25,7 +25,7 @@ is wrong, 1 if it could not be found out or mended.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if !handOver {
-				return errors.New("say what to look for: --kueue-handover")
+				return errors.New("say what to look for: --kueue-handover, what a Kueue manager that runs no more has left behind; \"kubectl muster doctor --help\" says more")
 			}
 			config, err := c.config()
 			if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -24,6 +25,10 @@ kubectl at the sandbox:
   eval "$(sandbox up)"`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if options.Nodes == 0 {
+				// In the options it stands for the default.
+				return errors.New("nodes is 0, want 1 to 10000")
+			}
 			options.Progress = command.ErrOrStderr()
 			began := time.Now()
 			s, err := sandbox.Up(command.Context(), options)

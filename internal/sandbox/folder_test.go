@@ -183,11 +183,16 @@ func TestABlockWithATakenPortIsNotChosen(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	wrong := filepath.Join(t.TempDir(), "mine.yaml")
+	if err := os.WriteFile(wrong, []byte("apiVersion: config.muster.dev/v1alpha1\nkind: SchedulerConfiguration\nunquoted: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cases := []struct {
 		name    string
 		options Options
 		wantErr string
 	}{
+		{name: "a configuration with an unknown field", options: Options{Config: wrong}, wantErr: "configuration " + wrong + ": unknown field \"unquoted\""},
 		{name: "all defaults"},
 		{name: "a comparison cluster", options: Options{With: []string{"trainer", "jobset", "kube-scheduler"}}},
 		{name: "Kubeflow's version 1", options: Options{With: []string{"training-operator", "scheduler", "webhook"}}},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/internal/simulator"
 )
 
@@ -108,6 +109,12 @@ func (o Options) validate() error {
 	var errs []error
 	if o.Nodes < 1 || o.Nodes > 10000 {
 		errs = append(errs, fmt.Errorf("nodes is %d, want 1 to 10000", o.Nodes))
+	}
+	if o.Config != "" {
+		// The scheduler gets a copy, and would name that one.
+		if _, err := configv1alpha1.LoadScheduler(o.Config); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if o.GPUsPerNode < 0 || o.GPUsPerNode > 1024 {
 		errs = append(errs, fmt.Errorf("gpus-per-node is %d, want 0 to 1024", o.GPUsPerNode))
