@@ -30,10 +30,8 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		if err := j.suspend(ctx, kind, obj); err != nil {
 			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
 		}
-		// For whom a job is preempted has been told, when it was decided.
-		preempted := want.eviction != nil && want.eviction.reason == kueue.WorkloadEvictedByPreemption
-		if j.ledger.stopped(job.Owner.UID) && !preempted {
-			j.note(job, "Suspended", want.message)
+		if j.ledger.stopped(job.Owner.UID) {
+			j.note(job, stopWord(job), want.message)
 		}
 		return nil
 	case doResume:
@@ -113,6 +111,15 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		return j.deleteWorkload(ctx, job)
 	}
 	return errors.New("unknown action")
+}
+
+// stopWord is the reason of the event of a job that is stopped: pods that no
+// job owns cannot be suspended.
+func stopWord(job *workload.Job) string {
+	if job.Gated {
+		return "Evicted"
+	}
+	return "Suspended"
 }
 
 // suspend suspends the owner as the API has it now: what the cache has may be

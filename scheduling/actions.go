@@ -65,7 +65,7 @@ func (l *Ledger) want(e *entry) action {
 	switch e.state {
 	case Pending, Claimed:
 		if !job.Suspended && !job.Gated {
-			return action{do: doSuspend, message: "it runs without being admitted"}
+			return action{do: doSuspend, message: "it ran without being admitted; it is suspended until it is"}
 		}
 	case Admitted:
 		switch {
@@ -81,7 +81,7 @@ func (l *Ledger) want(e *entry) action {
 	case Leaving:
 		switch {
 		case !e.ended && (!e.stopSent || !job.Suspended):
-			return action{do: doSuspend, message: e.eviction.message, eviction: e.eviction}
+			return action{do: doSuspend, message: e.eviction.inShort(), eviction: e.eviction}
 		case e.occupied():
 			return l.reclaim(e)
 		case !e.ended:
@@ -113,6 +113,15 @@ func (e *entry) waitForKueue() []*corev1.Pod {
 		}
 	}
 	return out
+}
+
+// inShort is why a job is stopped, in an event beside the one that says why just
+// this job is stopped for another.
+func (w *eviction) inShort() string {
+	if w.by != "" {
+		return "preempted by " + w.by
+	}
+	return w.message
 }
 
 // lackTolerations says that pods of a gated job wait to be given tolerations.

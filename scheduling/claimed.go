@@ -104,7 +104,7 @@ func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, vic
 		l.preempt(v, e)
 	}
 	if len(victims) > 0 {
-		l.effects.Note(e.job, notePreempting, fmt.Sprintf("%s stopped for it; it waits for %s to leave %s", jobsAre(len(victims)), jobs(len(c.awaits)), nodeRange(nodes)))
+		l.effects.Note(e.job, notePreempting, stopsVictims(victims, len(c.awaits), nodes))
 	}
 	l.enqueue(e)
 	l.podsCame(e.gpus() > 0)
@@ -120,7 +120,7 @@ func (l *Ledger) preempt(v victim, by *entry) {
 	o := by.job.Owner
 	message := fmt.Sprintf("Preempted to accommodate %s %s (UID: %s, JobUID: %s) due to %s; %s",
 		o.Kind, o.NamespacedName, by.workload.UID, o.UID, preempting(v.Reason), v.why(by.priority))
-	l.evict(v.e, eviction{reason: kueue.WorkloadEvictedByPreemption, message: message, preempted: v.Reason})
+	l.evict(v.e, eviction{reason: kueue.WorkloadEvictedByPreemption, message: message, preempted: v.Reason, by: o.Kind + " " + o.NamespacedName.String()})
 	l.effects.Note(v.e.job, notePreempted, message)
 	metrics.Preemptions.WithLabelValues(v.Reason, by.claim.assignment.ClusterQueue).Inc()
 }
@@ -255,11 +255,27 @@ func (e *entry) whyClaimed() *reason.Reason {
 	return reason.New(reason.WaitingForPreemptedWorkloads, "waiting for %s to leave %s", jobs(n), nodeRange(e.claimedNodes()))
 }
 
-func jobsAre(n int) string {
-	if n == 1 {
-		return "1 job is"
+// stopsVictims names the jobs that are stopped for another one, which waits for
+// as many to leave as are awaited.
+func stopsVictims(victims []victim, awaited int, nodes []string) string {
+	const most = 3
+	var names []string
+	for i, v := range victims {
+		if i == most {
+			names = append(names, fmt.Sprintf("and %d more", len(victims)-most))
+			break
+		}
+		o := v.e.job.Owner
+		names = append(names, o.Kind+" "+o.NamespacedName.String())
 	}
-	return fmt.Sprintf("%d jobs are", n)
+	whom := "them"
+	switch {
+	case awaited != len(victims):
+		whom = jobs(awaited)
+	case awaited == 1:
+		whom = "it"
+	}
+	return fmt.Sprintf("stops %s, and waits for %s to leave %s", strings.Join(names, ", "), whom, nodeRange(nodes))
 }
 
 func jobs(n int) string {

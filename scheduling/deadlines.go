@@ -64,6 +64,8 @@ func (l *Ledger) tick(t Timing) []lapse {
 			out = append(out, *late)
 		}
 	}
+	l.tendGroups(now, t)
+	l.noteHeld(now)
 	return out
 }
 
@@ -121,15 +123,14 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 	}
 	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
 	if e.lateSince != 0 && now.Sub(e.lateSince.time()) >= t.StartTimeout {
-		bound, all := e.progress(now)
 		late.uncreated, late.creators = e.uncreated(), e.creators()
-		late.eviction.message = fmt.Sprintf("only %d of %d pods came onto their nodes in %s%s; %s", bound, all, t.StartTimeout, e.refusal(), released)
+		late.eviction.message = e.notThere(now, t.StartTimeout) + "; " + released
 		return &late
 	}
 	if phase, over := e.neverReady(now, t.ReadyTimeout); over {
 		ready, all := e.readiness(phase)
-		late.eviction.message = fmt.Sprintf("only %d of %d pods became ready within %s on their nodes%s; %s",
-			ready, all, t.ReadyTimeout, e.notReady(phase), released)
+		late.eviction.message = fmt.Sprintf("%s pods became ready within %s on their nodes%s; %s",
+			onlySome(ready, all), t.ReadyTimeout, e.notReady(phase), released)
 		return &late
 	}
 	return nil

@@ -147,6 +147,8 @@ type eviction struct {
 	// preempted is Kueue's reason of the Preempted condition, for a job that is
 	// stopped for another one.
 	preempted string
+	// by is the job for which it is stopped, empty if for none.
+	by string
 	// backOff: the job waits before it is tried again, longer each time.
 	backOff bool
 }

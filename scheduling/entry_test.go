@@ -86,7 +86,7 @@ func TestJobThatDoesNotStartInTimeIsEvictedWithBackOffAndOneThatStartsIsNot(t *t
 	s.clock.Step(time.Second)
 	s.expire(time.Minute)
 	e := s.entry(slow)
-	if e.state != Leaving || !e.eviction.backOff || e.eviction.message != "only 0 of 2 pods came onto their nodes in 1m0s; all are released" {
+	if e.state != Leaving || !e.eviction.backOff || e.eviction.message != "none of 2 pods came onto their nodes in 1m0s; all are released" {
 		t.Errorf("slow is %s, evicted as %+v", e.state, e.eviction)
 	}
 	if got := s.state(quick); got != Admitted {

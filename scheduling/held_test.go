@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/metrics"
 )
 
@@ -47,4 +48,43 @@ func TestGPUSecondsAreCountedWhileNoPodIsThere(t *testing.T) {
 	counts("one pod is lost", 8)
 	s.settle(true)
 	counts("it had succeeded", 0)
+}
+
+func TestWhoFindsNoNodesIsToldWhatIsHeldForPodsThatAreMissing(t *testing.T) {
+	s := testScene(t, 64, 64)
+	runs := s.admitted(job("runs", set("node", 0, 2, 4)), []string{"node-0", "node-0"})
+	bound := s.bindAll(pods(runs, "node", "node")...)
+	waits := s.pending(job("waits", set("node", 0, 1, 8)))
+	s.entry(waits).spot.bucket.why = reason.New(reason.NoPlacement, "no node passes")
+	says := func() string {
+		t.Helper()
+		s.expire(time.Hour)
+		lines, _ := s.picture(s.clock.Now())
+		if len(lines) != 1 {
+			t.Fatalf("told are %+v", lines)
+		}
+		return lines[0].why.Message
+	}
+	if got := says(); got != "no node passes" {
+		t.Errorf("while all pods are there it says %q", got)
+	}
+	s.gone(bound[0])
+	if got := says(); got != "no node passes" {
+		t.Errorf("at once it says %q", got)
+	}
+	s.clock.Step(heldLong)
+	if got, want := says(), "no node passes; 4 GPUs are held for pods of JobSet team-a/runs that are not there"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	other := s.admitted(job("starts", set("node", 0, 3, 1)), []string{"node-0", "node-0", "node-0"})
+	says()
+	s.clock.Step(heldLong)
+	if got, want := says(), "no node passes; 7 GPUs are held for pods of JobSet team-a/runs and 1 more that are not there"; got != want {
+		t.Errorf("of two it says %q, want %q", got, want)
+	}
+	s.bindAll(pod(other, "node", 0, "a"), pod(other, "node", 1, "b"), pod(other, "node", 2, "c"))
+	s.bindAll(pod(runs, "node", 0, "again"))
+	if got := says(); got != "no node passes" {
+		t.Errorf("when they have come it says %q", got)
+	}
 }

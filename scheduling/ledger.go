@@ -41,7 +41,11 @@ type Ledger struct {
 	strays map[types.UID]map[types.UID]*corev1.Pod
 	// free are the pods not yet on nodes that were let go with their group, by the
 	// group's UID.
-	free map[types.UID]map[types.UID]struct{}
+	free       map[types.UID]map[types.UID]struct{}
+	groupsTold groupsTold
+	nodes      nodeSizes
+	// heldFor is what jobs are told that find no nodes; see noteHeld.
+	heldFor string
 	// namespaces are the labels of each namespace.
 	namespaces map[string]map[string]string
 	// waits is the jobs that wait, kept by enqueue.
@@ -141,6 +145,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		sitters:    map[types.UID]*entry{},
 		strays:     map[types.UID]map[types.UID]*corev1.Pod{},
 		free:       map[types.UID]map[types.UID]struct{}{},
+		nodes:      nodeSizes{gpus: map[string]int64{}},
 		namespaces: map[string]map[string]string{},
 		growing:    map[types.UID]*entry{},
 		kept:       map[workload.Keeper]map[types.UID]struct{}{},

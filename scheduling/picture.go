@@ -70,11 +70,19 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 		if why := l.whyPending(e, now, i+1); why != nil && !tooEarly(e, now) {
 			said := *why
 			said.Message += l.surgeHint(e)
-			lines = append(lines, e.line(said))
+			line := e.line(said)
+			line.lacksQuota = e.lacksQuota()
+			lines = append(lines, line)
 		}
 		first[e] = struct{}{}
 	}
 	return lines
+}
+
+// lacksQuota says that the job was refused for want of quota, whatever it says.
+func (e *entry) lacksQuota() bool {
+	b := e.spot.bucket
+	return b != nil && b.why != nil && b.why.Class == reason.WaitingForQuota
 }
 
 // farBehind is what the jobs say that are not among the first of their queue.
@@ -103,7 +111,7 @@ func (l *Ledger) replanLines(now time.Time) []pendingLine {
 		bound, all := e.progress(now)
 		line := pendingLine{
 			job: e.job, why: *e.why, event: "Replanning",
-			prefix: fmt.Sprintf("only %d of %d pods have a node: ", bound, all), said: e.lastSaid(),
+			prefix: onlySome(bound, all) + " pods have a node: ", said: e.lastSaid(),
 		}
 		if l.kueueDecides() {
 			line.pods = e.stuckPods()
@@ -143,8 +151,7 @@ func (l *Ledger) count() (counts, map[string][]types.NamespacedName) {
 	queues := l.queuesBy()
 	for cq, of := range queues {
 		for _, q := range of {
-			// As Kueue counts: a parked job is in nobody's way.
-			n := int32(len(l.waits.lines[q].items)) - l.waits.parked[q]
+			n := int32(len(l.waits.lines[q].items)) - l.waits.uncounted[q]
 			c.clusterQueues[cq].wait(n)
 			c.localQueues[q].wait(n)
 		}
@@ -178,6 +185,8 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		return nil
 	case position > exactReasons:
 		return &reason.Reason{Class: b.why.Class, Message: farBehind}
+	case b.why.Class == reason.WaitingForQuota && l.lastingly(e) != nil:
+		return l.lastingly(e)
 	case b.why.Class == reason.WaitingForQuota && b.whyUsed != l.waits.seen.quota:
 		// The numbers are arithmetic, and change with every other admission.
 		_, now := l.assign(e)
@@ -193,10 +202,14 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		}
 		b.whyUsed = l.waits.seen.quota
 	}
-	if r := e.reservation; r != nil {
-		return &reason.Reason{Class: b.why.Class, Message: b.why.Message + "; " + r.String()}
+	why := b.why
+	if l.heldFor != "" && why.Class == reason.NoPlacement && e.gpus() > 0 {
+		why = why.And(l.heldFor)
 	}
-	return b.why
+	if r := e.reservation; r != nil {
+		why = why.And("; " + r.String())
+	}
+	return why
 }
 
 // told records what was last said of a job.

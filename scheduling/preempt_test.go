@@ -229,6 +229,7 @@ func TestExactlyTheJobThatIsNeededIsStopped(t *testing.T) {
 	c.policy("main", "", 6, lowerPriority)
 	c.runs(one("low", 1), -1)
 	c.runs(one("mid", 2), 0)
+	c.slot(one("mid", 2), "node", 0).came = true
 	c.runs(one("high", 3), 1)
 	j := one("incoming", 2)
 	c.submit(j, 1)
@@ -241,6 +242,23 @@ func TestExactlyTheJobThatIsNeededIsStopped(t *testing.T) {
 	}
 	if e := c.entry(one("mid", 2)).eviction; e.reason != kueue.WorkloadEvictedByPreemption || e.preempted != kueue.InClusterQueueReason || e.backOff {
 		t.Errorf("it is evicted by %+v", e)
+	} else if got := e.inShort(); got != "preempted by JobSet team-a/incoming" {
+		t.Errorf("in short it says %q", got)
+	}
+	if diff := cmp.Diff([]string{"Preempting: stops JobSet team-a/mid, and waits for it to leave node-0"}, c.wishes.notes["incoming"]); diff != "" {
+		t.Errorf("events on the winner (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoWorkIsLostOfAJobThatNeverHadAPod(t *testing.T) {
+	c := newContest(t, 8)
+	c.policy("main", "", 8, lowerPriority)
+	c.runs(one("low", 8), -1)
+	c.submit(one("incoming", 8), 1)
+	c.pass()
+	want := "its priority is -1, that of the other one 1, and no pod of it has come onto its node yet"
+	if notes := c.wishes.notes["low"]; len(notes) != 1 || !strings.HasSuffix(notes[0], want) {
+		t.Errorf("events are %q, want one that ends with %q", notes, want)
 	}
 }
 

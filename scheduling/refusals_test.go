@@ -101,9 +101,9 @@ func TestEvictionSaysWhyPodsWereNotCreated(t *testing.T) {
 		by    types.UID
 		want  string
 	}{
-		"where a pod does not exist": {3, "child", `only 0 of 4 pods came onto their nodes in 1m0s; all are released; a pod could not be created: exceeded quota: team-quota`},
-		"also by who controls pods":  {3, "job-1", `only 0 of 4 pods came onto their nodes in 1m0s; all are released; a pod could not be created: exceeded quota: team-quota`},
-		"and not where all exist":    {4, "child", "only 0 of 4 pods came onto their nodes in 1m0s; all are released"},
+		"where a pod does not exist": {3, "child", `none of 4 pods came onto their nodes in 1m0s; all are released; a pod could not be created: exceeded quota: team-quota`},
+		"also by who controls pods":  {3, "job-1", `none of 4 pods came onto their nodes in 1m0s; all are released; a pod could not be created: exceeded quota: team-quota`},
+		"and not where all exist":    {4, "child", "none of 4 pods came onto their nodes in 1m0s; all are released"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

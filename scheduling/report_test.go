@@ -81,6 +81,14 @@ func TestPictureCountsEachJobOnceInTheStateItIsIn(t *testing.T) {
 	again := job("parked-and-let-go", set("node", 0, 1, 1))
 	s.read(again, s.workloadOfJob(again, off), nil)
 	s.end(s.entry(again))
+	// One that has no Workload, because it cannot be read, waits and is not
+	// counted; neither is it when it is gone.
+	misread := job("zzz-misread", set("node", 0, 1, 1))
+	s.read(misread, nil, reason.New(reason.Misconfigured, "it has no pods"))
+	waiting = append(waiting, misread.Owner.Name)
+	mended := job("misread-and-let-go", set("node", 0, 1, 1))
+	s.read(mended, nil, reason.New(reason.Misconfigured, "it has no pods"))
+	s.end(s.entry(mended))
 	lines, counts := s.picture(epoch0)
 	var told []string
 	exact := 0
@@ -119,7 +127,7 @@ func TestAdmittedJobThatMissesANodeSaysSoUntilItHasOne(t *testing.T) {
 	e.why = reason.New(reason.NoPlacement, "no node has 8")
 	now := said{event: "Replanning", why: *e.why, at: epoch0}
 	s.told(j.Owner.UID, now)
-	want := []pendingLine{{job: j, why: *e.why, event: "Replanning", prefix: "only 0 of 2 pods have a node: ", said: now}}
+	want := []pendingLine{{job: j, why: *e.why, event: "Replanning", prefix: "none of 2 pods have a node: ", said: now}}
 	lines, _ := s.picture(epoch0)
 	if diff := cmp.Diff(want, lines, cmp.AllowUnexported(pendingLine{}, said{}), cmp.Comparer(func(a, b *workload.Job) bool { return a.Owner == b.Owner })); diff != "" {
 		t.Errorf("what it says (-want +got):\n%s", diff)

@@ -79,6 +79,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	elsewhere := s.node != pod.Spec.NodeName
 	byOthers := s.hold != nil || elsewhere
 	s.bound, s.inFlight, s.reserved, s.stale = true, false, false, false
+	s.came = true
 	s.node, s.failures = pod.Spec.NodeName, 0
 	l.dropHold(s)
 	if elsewhere && (e.state == Admitting || e.state == Admitted) {
@@ -183,6 +184,7 @@ func (l *Ledger) NodeGone(node string) {
 	defer l.mu.Unlock()
 	delete(l.away, node)
 	delete(l.overfull, node)
+	l.nodes.remove(node)
 	l.claimsOn(node, "is gone")
 	for e, slots := range l.slotsOn(node) {
 		if e.state != Admitted {

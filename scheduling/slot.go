@@ -38,6 +38,8 @@ type slot struct {
 	// surplus: the job asks for fewer pods, and the slot, which has none, is
 	// given up when the Workload does not have it any more.
 	surplus bool
+	// came: a pod of this slot has been on its node since the admission.
+	came bool
 	// wasReady: a pod of this slot has been ready since the admission, or has
 	// succeeded.
 	wasReady bool

@@ -14,22 +14,23 @@ import (
 
 // mark tells an autoscaler whether nodes are missing for pods that wait: all
 // pods of a job that has quota and no place are called unschedulable, and none
-// of a job that waits for quota, because no node would help it.
-func (r *reporter) mark(ctx context.Context, pods []*corev1.Pod, why reason.Reason) error {
-	missing := why.Class == reason.NoPlacement || why.Class == reason.ExceedsCluster
+// of a job that waits for quota, because no node would help it. Those say their
+// class of reason instead. A pod with scheduling gates says these.
+func (r *reporter) mark(ctx context.Context, pods []*corev1.Pod, why reason.Reason, lacksQuota bool) error {
+	missing := (why.Class == reason.NoPlacement || why.Class == reason.ExceedsCluster) && !lacksQuota
 	for _, pod := range pods {
+		says := string(why.Class)
+		if missing {
+			says = corev1.PodReasonUnschedulable
+		}
 		_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-		marked := c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-		if marked == missing {
+		if (c != nil && c.Status == corev1.ConditionFalse && c.Reason == says) || len(pod.Spec.SchedulingGates) > 0 {
 			continue
 		}
 		want := pod.DeepCopy()
 		condition := corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, ObservedGeneration: pod.Generation,
-			Reason: string(why.Class), Message: clip(why.Message), LastTransitionTime: metav1.NewTime(r.clock.Now()),
-		}
-		if missing {
-			condition.Reason = corev1.PodReasonUnschedulable
+			Reason: says, Message: clip(why.Message), LastTransitionTime: metav1.NewTime(r.clock.Now()),
 		}
 		podutil.UpdatePodCondition(&want.Status, &condition)
 		if err := r.client.Status().Patch(ctx, want, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {

@@ -62,9 +62,17 @@ func (e *entry) lostWork(since, now time.Time) time.Duration {
 	return max(0, now.Sub(since))
 }
 
+// hasBegun says that a pod of the job has been on its node since the admission.
+func (e *entry) hasBegun() bool {
+	return slices.ContainsFunc(e.sets, func(set *setSlots) bool { return slices.ContainsFunc(set.slots, (*slot).hasCome) })
+}
+
 // why says why just this job is stopped, as the end of a sentence.
 func (v victim) why(priority int32) string {
 	loses := fmt.Sprintf("it loses %s of work", v.lost.Round(time.Second))
+	if !v.e.hasBegun() {
+		loses = "no pod of it has come onto its node yet"
+	}
 	switch {
 	case v.idle:
 		return "it is idle"

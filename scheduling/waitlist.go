@@ -22,12 +22,12 @@ import (
 // Ledger.enqueue alone decides who is in which list. The Ledger's lock guards
 // all of it.
 type waitlist struct {
-	// lines are all jobs that wait, startable or not, by LocalQueue; parked is
-	// how many of them are deactivated.
-	lines   map[types.NamespacedName]*line
-	parked  map[types.NamespacedName]int32
-	buckets map[bucketKey]*bucket
-	demands map[shape]*demand
+	// lines are all jobs that wait, startable or not, by LocalQueue; uncounted is how
+	// many of them Kueue would not count.
+	lines     map[types.NamespacedName]*line
+	uncounted map[types.NamespacedName]int32
+	buckets   map[bucketKey]*bucket
+	demands   map[shape]*demand
 	// requests are what pods of waiting jobs have been found to request, by what
 	// it says in words: jobs of many shapes request the same.
 	requests map[string]quota.Requests
@@ -74,23 +74,23 @@ type waitlist struct {
 
 func newWaitlist() waitlist {
 	return waitlist{
-		lines:    map[types.NamespacedName]*line{},
-		parked:   map[types.NamespacedName]int32{},
-		buckets:  map[bucketKey]*bucket{},
-		demands:  map[shape]*demand{},
-		requests: map[string]quota.Requests{},
-		heads:    map[string]*head{},
-		where:    map[types.NamespacedName]*head{},
-		turn:     &pile[*head]{compare: byTurn, at: func(h *head) *int { return &h.at }},
-		loose:    map[*head]struct{}{},
-		quota:    map[string]map[*bucket]struct{}{},
-		room:     map[string]map[*bucket]struct{}{},
-		gpus:     map[placement.Bite]*ordered[*bucket]{},
-		searches: map[*bucket]struct{}{},
-		sleeping: map[*entry]struct{}{},
-		charged:  map[*entry]struct{}{},
-		lost:     map[*entry]struct{}{},
-		untold:   newUntold(),
+		lines:     map[types.NamespacedName]*line{},
+		uncounted: map[types.NamespacedName]int32{},
+		buckets:   map[bucketKey]*bucket{},
+		demands:   map[shape]*demand{},
+		requests:  map[string]quota.Requests{},
+		heads:     map[string]*head{},
+		where:     map[types.NamespacedName]*head{},
+		turn:      &pile[*head]{compare: byTurn, at: func(h *head) *int { return &h.at }},
+		loose:     map[*head]struct{}{},
+		quota:     map[string]map[*bucket]struct{}{},
+		room:      map[string]map[*bucket]struct{}{},
+		gpus:      map[placement.Bite]*ordered[*bucket]{},
+		searches:  map[*bucket]struct{}{},
+		sleeping:  map[*entry]struct{}{},
+		charged:   map[*entry]struct{}{},
+		lost:      map[*entry]struct{}{},
+		untold:    newUntold(),
 	}
 }
 
@@ -171,6 +171,8 @@ type demand struct {
 // spot is where the waitlist has a job. The zero spot is nowhere.
 type spot struct {
 	waits bool
+	// uncounted: as Kueue counts, it is not pending.
+	uncounted bool
 	// priority and created are of the rank that the job is filed under.
 	priority  int32
 	created   int64
@@ -185,8 +187,11 @@ func (e *entry) filed() rank {
 	return rank{priority: e.spot.priority, created: e.spot.created, uid: e.job.Owner.UID}
 }
 
-// parked says that the job is deactivated: it waits for nothing.
-func (s spot) parked() bool { return s.blocked != nil && s.blocked.Class == reason.Deactivated }
+// isUncounted says that Kueue would not count a job that waits: it is
+// deactivated and in nobody's way, or cannot be read and has no Workload.
+func (e *entry) isUncounted() bool {
+	return e.blocked != nil && (e.workload == nil || e.blocked.Class == reason.Deactivated)
+}
 
 // enqueue brings the waitlist in line with one job, after anything about the
 // job has changed. Doing it twice changes nothing. A job that starts, or is
@@ -218,7 +223,7 @@ func (l *Ledger) list(e *entry) {
 	inBucket := false
 	if waits {
 		r := e.rank()
-		now = spot{waits: true, priority: r.priority, created: r.created, line: w.lines[queue], blocked: e.blocked}
+		now = spot{waits: true, priority: r.priority, created: r.created, line: w.lines[queue], blocked: e.blocked, uncounted: e.isUncounted()}
 		if asleep {
 			now.requeueAt = instantOf(e.requeueAt)
 		}
@@ -234,8 +239,8 @@ func (l *Ledger) list(e *entry) {
 	if waits {
 		now.line = w.line(queue)
 		now.line.insert(e.at(now))
-		if now.parked() {
-			w.parked[queue]++
+		if now.uncounted {
+			w.uncounted[queue]++
 		}
 		w.untold.add(e)
 		l.effects.Report()
@@ -274,9 +279,9 @@ func (w *waitlist) take(e *entry, now time.Time) {
 		delete(w.lines, queue)
 		delete(w.where, queue)
 	}
-	if old.parked() {
-		if w.parked[queue]--; w.parked[queue] == 0 {
-			delete(w.parked, queue)
+	if old.uncounted {
+		if w.uncounted[queue]--; w.uncounted[queue] == 0 {
+			delete(w.uncounted, queue)
 		}
 	}
 	if b := old.bucket; b != nil {

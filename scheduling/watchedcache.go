@@ -88,6 +88,7 @@ func (c watchedCache) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 // AddNode has waiting jobs tried on the new node.
 func (c watchedCache) AddNode(logger klog.Logger, node *corev1.Node) {
 	c.ledger.nodeAway(nil, node)
+	c.ledger.sized(node)
 	c.Cache.AddNode(logger, node)
 	c.ledger.nodeBack(node)
 	c.ledger.nodeChanged()
@@ -98,6 +99,7 @@ func (c watchedCache) AddNode(logger klog.Logger, node *corev1.Node) {
 // slots kept while it takes none.
 func (c watchedCache) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
 	c.ledger.nodeAway(old, node)
+	c.ledger.sized(node)
 	c.Cache.UpdateNode(logger, old, node)
 	c.ledger.nodeBack(node)
 	if takesDifferentPods(old, node) {

@@ -67,7 +67,7 @@ func resourceQuota(t *testing.T, tm team) {
 	tm.usage(t, "q", 16, 1, 1)
 
 	// Nobody but the ResourceQuota is to blame, and the user reads it.
-	for _, part := range []string{"only 0 of 4 pods came onto their nodes in 8s", "is forbidden: exceeded quota: team-quota", "limited: count/pods=3"} {
+	for _, part := range []string{"none of 4 pods came onto their nodes in 8s", "is forbidden: exceeded quota: team-quota", "limited: count/pods=3"} {
 		tm.told(t, "four", "Suspended", part)
 	}
 	wl, err := tm.workload(t.Context(), "four")

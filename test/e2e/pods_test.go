@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/internal/simulator"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -95,13 +96,30 @@ func singlePod(t *testing.T, tm team) {
 	tm.usage(t, "q", 8, 1, 0)
 }
 
+// podWaits waits until a pod says in its condition PodScheduled why it waits.
+func (tm team) podWaits(t *testing.T, pod *corev1.Pod, why reason.Class) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("pod %s to say %s", pod.Name, why), func(ctx context.Context) error {
+		have := &corev1.Pod{}
+		if err := tm.client.Get(ctx, client.ObjectKeyFromObject(pod), have); err != nil {
+			return err
+		}
+		for _, c := range have.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == string(why) {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", have.Status.Conditions)
+	})
+}
+
 func podGroup(t *testing.T, tm team) {
 	tm.queueUp(t, "q", 32)
 	pods := tm.members("gang", "q", 4, 4, map[string]string{simulator.RunForAnnotation: "8s"})
 	for _, pod := range pods[:3] {
 		tm.make(t, pod)
 	}
-	tm.usage(t, "q", 0, 0, 1)
+	tm.podWaits(t, pods[0], reason.WaitingForPods)
 	tm.make(t, pods[3])
 	tm.started(t, pods...)
 	tm.usage(t, "q", 16, 1, 0)
@@ -151,8 +169,10 @@ func coschedulingGroup(t *testing.T, tm team) {
 	group.SetLabels(map[string]string{workload.QueueLabel: "q"})
 	member := map[string]string{workload.PodGroupLabel: "gang"}
 	a, b := tm.alone("a", 8, member, nil), tm.alone("b", 8, member, nil)
-	tm.make(t, group, a)
-	tm.usage(t, "q", 0, 0, 1)
+	tm.make(t, a)
+	tm.podWaits(t, a, reason.PodGroupNotFound)
+	tm.make(t, group)
+	tm.podWaits(t, a, reason.WaitingForPods)
 	tm.make(t, b)
 	tm.started(t, a, b)
 	tm.usage(t, "q", 16, 1, 0)

@@ -36,7 +36,7 @@ func preempts(t *testing.T, tm team) {
 
 	tm.urgent(t, job{name: "urgent", queue: "q", nodes: 2, gpus: 8})
 	tm.runs(t, "urgent", 2)
-	tm.told(t, "urgent", "Preempting", "1 job is stopped for it; it waits for 1 job to leave ")
+	tm.told(t, "urgent", "Preempting", "stops TrainJob "+tm.namespace+"/victim, and waits for it to leave ")
 	tm.told(t, "victim", "Preempted", "Preempted to accommodate TrainJob "+tm.namespace+"/urgent (UID: ")
 	tm.waits(t, "victim", "WaitingForQuota", "needs 16 GPUs in queue q, 0 of 32 free")
 	tm.is(t, "victim", kueue.WorkloadPreempted, kueue.InClusterQueueReason)

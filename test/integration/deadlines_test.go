@@ -52,7 +52,7 @@ func init() {
 			// By the time another job has run out of its time, this one has too.
 			other := e.job("never", "team", 1, 2)
 			e.Create(t, other)
-			e.condition(t, other, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "only 0 of 1 pods became ready")
+			e.condition(t, other, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "none of 1 pods became ready")
 			e.condition(t, js, kueue.WorkloadPodsReady, metav1.ConditionTrue, kueue.WorkloadStarted, "")
 			e.runs(t, js, 2)
 		}},
@@ -94,7 +94,7 @@ func init() {
 			js.Labels["kueue.x-k8s.io/max-exec-time-seconds"] = "1h"
 			e.Create(t, js)
 			e.event(t, js, "Pending", `pending: the label kueue.x-k8s.io/max-exec-time-seconds is "1h"`)
-			e.usage(t, "team", 0, 0, 1)
+			e.usage(t, "team", 0, 0, 0)
 		}},
 		scenario{name: "a job of which a pod cannot be created says who refuses it", configure: func(c *configv1alpha1.SchedulerConfiguration) {
 			c.Admission.StartTimeout.Duration = 4 * time.Second
@@ -119,7 +119,7 @@ func init() {
 				}
 				return e.evicted(ctx, js, "a pod could not be created: exceeded quota: team-quota")
 			})
-			e.event(t, js, "Suspended", "only 0 of 4 pods came onto their nodes in 4s")
+			e.event(t, js, "Suspended", "none of 4 pods came onto their nodes in 4s")
 			e.jobs.Withhold("gang-node-0-3", false)
 			e.runs(t, js, 4)
 		}},

@@ -36,7 +36,7 @@ func init() {
 			big := e.job("big", "team", 3, 4)
 			e.Create(t, big)
 			e.admitAsKueue(t, big)
-			e.event(t, big, "Replanning", "only 0 of 3 pods have a node: ")
+			e.event(t, big, "Replanning", "none of 3 pods have a node: ")
 			testcluster.Eventually(t, "all pods of the gang without a place to be unschedulable", func(ctx context.Context) error {
 				pods, err := e.Pods(ctx, big)
 				if err != nil || len(pods) != 3 {

@@ -83,7 +83,7 @@ var nodeScenarios = []scenario{
 		e.runs(t, js, 2)
 		e.node(t, "node-0", unready)
 		e.delete(t, e.podOn(t, js, "node-0"))
-		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "only 1 of 2 pods")
+		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "1 of 2 pods has been gone for 3s")
 		e.node(t, "node-0", ready)
 		e.runs(t, js, 2)
 	}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -114,6 +116,22 @@ func (e *env) unschedulable(t *testing.T, pod *corev1.Pod, want bool) {
 	})
 }
 
+// saysScheduled waits until a pod that waits says why in its condition PodScheduled.
+func (e *env) saysScheduled(t *testing.T, pod *corev1.Pod, why, part string) {
+	t.Helper()
+	testcluster.Eventually(t, fmt.Sprintf("%s to say %s", pod.Name, why), func(ctx context.Context) error {
+		have, err := e.now(ctx, pod)
+		if err != nil {
+			return err
+		}
+		_, c := podutil.GetPodCondition(&have.Status, corev1.PodScheduled)
+		if c == nil || c.Status != corev1.ConditionFalse || c.Reason != why || !strings.Contains(c.Message, part) {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
+}
+
 // succeed ends pods as their kubelet would.
 func (e *env) succeed(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
@@ -161,6 +179,7 @@ var podScenarios = []scenario{
 		e.usage(t, "team", 4, 1, 1)
 		e.waits(t, second)
 		e.unschedulable(t, second, false)
+		e.saysScheduled(t, second, "WaitingForQuota", "needs 4 GPUs in queue team, 0 of 4 free")
 		e.succeed(t, first)
 		e.onNode(t, second)
 		if err := e.Client.Delete(t.Context(), second); err != nil {
@@ -181,6 +200,13 @@ var podScenarios = []scenario{
 		e.Create(t, pods[2])
 		e.onNode(t, pods...)
 		e.usage(t, "team", 6, 1, 0)
+		full := e.group("gang", "team", 3, 3)[0]
+		full.Name = "gang-3"
+		e.Create(t, full)
+		e.podEvent(t, full, "GroupFull", "group gang has its 3 pods; this one waits until one of them goes")
+		if err := e.Client.Delete(t.Context(), full); err != nil {
+			t.Fatal(err)
+		}
 		waiter := e.pod("waiter", 3, queued("team"))
 		e.Create(t, waiter)
 		e.podEvent(t, waiter, "Pending", "needs 3 GPUs; 2 GPUs are free")
@@ -263,7 +289,7 @@ var podScenarios = []scenario{
 			pods = append(pods, pod)
 		}
 		e.podEvent(t, pods[0], "Pending", "of 4 pods of group gang exist")
-		e.usage(t, "team", 0, 0, 1)
+		e.usage(t, "team", 0, 0, 0)
 		e.waits(t, pods...)
 		testcluster.Eventually(t, "the StatefulSet to be smaller", func(ctx context.Context) error {
 			if err := e.Client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
@@ -288,6 +314,8 @@ var podScenarios = []scenario{
 		if err := e.Client.Delete(t.Context(), pods[0]); err != nil {
 			t.Fatal(err)
 		}
+		e.podEvent(t, pods[1], "PodsGone", "1 of 2 pods has gone; its place is kept, and all are released if none takes it in 2s")
+		e.podEvent(t, pods[1], "Evicted", "1 of 2 pods has been gone for 2s; all are released")
 		// The other is evicted, and with the last pod the group is gone.
 		testcluster.Eventually(t, "the rest of the gang to be evicted", func(ctx context.Context) error {
 			_, err := e.now(ctx, pods[1])

@@ -23,13 +23,14 @@ func init() {
 			small := e.small(t, 4)
 			urgent := e.urgent(t, "urgent", 1, 8)
 			e.runs(t, urgent, 1)
-			e.event(t, urgent, "Preempting", "2 jobs are stopped for it; it waits for 2 jobs to leave node-")
+			e.event(t, urgent, "Preempting", ", and waits for them to leave node-")
 			victims := e.preempted(t, small, urgent, 2)
 			e.usage(t, "team", 16, 3, 2)
 			for _, v := range victims {
 				e.pending(t, v, "WaitingForQuota", "0 of 16 free")
 				e.condition(t, v, kueue.WorkloadRequeued, metav1.ConditionTrue, kueue.WorkloadEvictedByPreemption, urgent.Name)
 				e.event(t, v, "Preempted", "Preempted to accommodate JobSet "+e.namespace+"/urgent")
+				e.event(t, v, "Suspended", "preempted by JobSet "+e.namespace+"/urgent")
 			}
 			e.finish(t, urgent)
 			for _, v := range victims {

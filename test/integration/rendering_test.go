@@ -117,7 +117,7 @@ var renderings = []scenario{
 		js := e.job("two", "team", 2, 1)
 		e.Create(t, js)
 		e.event(t, js, "PodsDiffer", "they request 1 more cpu")
-		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "only 0 of 2 pods came onto their nodes")
+		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "none of 2 pods came onto their nodes")
 	}},
 	{name: "a dry run that is refused stops nobody: a ResourceQuota is full", run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 8)

@@ -97,7 +97,7 @@ var scenarios = []scenario{
 		js := e.job("gang", "team", 4, 2)
 		e.jobs.Withhold("gang-node-0-3", true)
 		e.Create(t, js)
-		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "only 0 of 4 pods")
+		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "none of 4 pods")
 		e.jobs.Withhold("gang-node-0-3", false)
 		e.runs(t, js, 4)
 	}},
