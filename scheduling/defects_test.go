@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -580,30 +579,5 @@ func TestPodThatIsBeingDeletedHasNoGroupReadAgainThatWasLetGo(t *testing.T) {
 		if read := s.wishes.synced[keyOf(owner)] > 0; read == dies || ok != dies || (len(s.strays[owner.UID]) > 0) == dies {
 			t.Errorf("%s: its group is read again: %v; it is let in: %v; kept are %v", name, read, ok, s.strays)
 		}
-	}
-}
-
-func TestPodThatComesToAFullGroupIsTold(t *testing.T) {
-	s := testScene(t, 16, 8, 8)
-	first, second := ofGroup("g", "first"), ofGroup("g", "second")
-	j := s.admitted(groupOf(first, second), []string{"node-0", "node-1"})
-	s.Seen(first)
-	early := ofGroup("g", "early")
-	s.Seen(second)
-	third := ofGroup("g", "third")
-	s.Seen(third)
-	s.Seen(third)
-	want := []string{"GroupFull: group g has all its 2 pods; this one waits for one of them to go"}
-	if diff := cmp.Diff(want, s.wishes.notes["g"]); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
-	}
-	if pods := s.wishes.told["g"]; len(pods) != 1 || pods[0] != third.UID {
-		t.Errorf("it is told %v", pods)
-	}
-	// One that replaces another waits for no more than that one's end.
-	s.Seen(terminating(second))
-	s.Seen(early)
-	if got := len(s.wishes.notes["g"]); got != 1 || s.state(j) != Admitted {
-		t.Errorf("%d events are told, and the group is %s", got, s.state(j))
 	}
 }

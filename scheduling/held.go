@@ -52,7 +52,7 @@ func (l *Ledger) noteHeld(now time.Time) {
 	var shares []share
 	total := int64(0)
 	for e := range l.waits.charged {
-		if e.lateSince.IsZero() || now.Sub(e.lateSince) < heldLong {
+		if e.lateSince == 0 || now.Sub(e.lateSince.time()) < heldLong {
 			continue
 		}
 		s := share{name: e.job.Owner.Kind + " " + e.job.Owner.NamespacedName.String()}

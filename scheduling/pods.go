@@ -1,7 +1,6 @@
 package scheduling
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -73,7 +72,7 @@ func (l *Ledger) Seen(pod *corev1.Pod) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if owner, _ := workload.PodJob(pod); asksAnew(pod) {
+	if owner, ok := workload.PodJob(pod); ok && pod.Labels[workload.QueueLabel] != "" && pod.DeletionTimestamp == nil {
 		if uid, known := l.podOwners[owner.UID]; known && uid == "" {
 			// It was let go without a queue, and has been given one.
 			delete(l.podOwners, owner.UID)
@@ -254,12 +253,8 @@ func (l *Ledger) record(pod *corev1.Pod) {
 			if old := e.unplaced[pod.UID]; old == nil || old.Labels[workload.QueueLabel] != pod.Labels[workload.QueueLabel] {
 				l.reread(e)
 			}
-			first := e.unplaced[pod.UID] == nil
 			put(&e.unplaced, pod.UID, pod)
 			l.seat(e, []*corev1.Pod{pod})
-			if first {
-				l.superfluous(e, pod)
-			}
 		case pod.Spec.NodeName != "":
 			if !s.bound {
 				l.reread(e)
@@ -276,21 +271,6 @@ func (l *Ledger) record(pod *corev1.Pod) {
 		}
 		l.enqueue(e)
 	}
-}
-
-// superfluous tells a pod that has come to a group which has all its pods.
-func (l *Ledger) superfluous(e *entry, pod *corev1.Pod) {
-	if e.job.Owner.Kind != workload.PodGroupGVK.Kind || !e.letsIn() || e.unplaced[pod.UID] == nil || pod.Spec.NodeName != "" {
-		return
-	}
-	for _, set := range e.sets {
-		if slices.ContainsFunc(set.slots, func(s *slot) bool { return !s.done && (s.pod == nil || s.pod.DeletionTimestamp != nil) }) {
-			return
-		}
-	}
-	told := *e.job
-	told.Pods = []*corev1.Pod{pod}
-	l.effects.Note(&told, noteGroupFull, fmt.Sprintf("group %s has all its %s; this one waits for one of them to go", e.job.Owner.Name, amount(0, e.podCount())))
 }
 
 // unstray forgets a pod whose owner was never read.

@@ -39,8 +39,6 @@ type wishes struct {
 	reports int
 	// notes are the events, "reason: message", by the name of the job.
 	notes map[string][]string
-	// told are the pods on which events of a group are, by its name.
-	told map[string][]types.UID
 	// writes are the jobs whose nodes are to be written, order the same one after
 	// the other.
 	writes map[types.UID]int
@@ -55,7 +53,7 @@ type settled struct {
 }
 
 func newWishes() *wishes {
-	return &wishes{woken: map[types.UID]int{}, returned: map[types.UID]int{}, synced: map[JobKey]int{}, notes: map[string][]string{}, told: map[string][]types.UID{}, writes: map[types.UID]int{}, holders: map[types.UID]bool{}}
+	return &wishes{woken: map[types.UID]int{}, returned: map[types.UID]int{}, synced: map[JobKey]int{}, notes: map[string][]string{}, writes: map[types.UID]int{}, holders: map[types.UID]bool{}}
 }
 
 func (w *wishes) Activate(pods []*corev1.Pod) {
@@ -89,9 +87,6 @@ func (w *wishes) Write(owner types.UID) {
 
 func (w *wishes) Note(job *workload.Job, why, message string) {
 	w.notes[job.Owner.Name] = append(w.notes[job.Owner.Name], why+": "+message)
-	for _, p := range job.Pods {
-		w.told[job.Owner.Name] = append(w.told[job.Owner.Name], p.UID)
-	}
 }
 
 func (w *wishes) Settle(owner types.UID, pod *corev1.Pod) {

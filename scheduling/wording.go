@@ -25,9 +25,6 @@ const (
 	noteInvalidAnnotation = "InvalidAnnotation"
 )
 
-// noteGroupFull is the event of a pod that its group has no place for.
-const noteGroupFull = "GroupFull"
-
 // amount says how much a job is: its GPUs, or its pods where it has none.
 func amount(gpus, pods int64) string {
 	switch {
