@@ -5,7 +5,6 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -53,27 +52,5 @@ func TestJobThatIsStoppedForAnotherOneAgainSaysSoWhateverItsAdmissionCameTo(t *t
 				}
 			}
 		})
-	}
-}
-
-// The event that names the other job was told when it was decided.
-func TestAJobThatIsPreemptedIsNotToldTwice(t *testing.T) {
-	for why, want := range map[string]int{kueue.WorkloadEvictedByPreemption: 0, kueue.WorkloadDeactivated: 1} {
-		s := testScene(t, 8, 8)
-		of := job("a", set("node", 0, 1, 8))
-		jobs := s.jobsOn(t, interceptor.Funcs{}, jobSetOf(of))
-		recorder := record.NewFakeRecorder(10)
-		jobs.recorder = recorder
-		s.stored(t, jobs, of)
-		s.plan(of, []string{"node-0"})
-		s.stop(of, eviction{reason: why, message: "for the other"})
-		if err := jobs.act(t.Context(), jobs.kinds[of.Owner.GroupKind()], jobSetOf(of), of, action{
-			do: doSuspend, message: "for the other", eviction: &eviction{reason: why, message: "for the other"},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(recorder.Events); got != want || !s.entry(of).stopSent {
-			t.Errorf("%s: %d events, want %d; stopped: %v", why, got, want, s.entry(of).stopSent)
-		}
 	}
 }
