@@ -79,7 +79,12 @@ func TestLedgerKeepsItsPromisesWhateverHappens(t *testing.T) {
 					o.finish()
 				}
 			}),
-			"resize": w.withOwner(func(t *rapid.T, o *owner) { w.resize(o, int32(rapid.IntRange(1, 4).Draw(t, "pods"))); w.pass() }),
+			"resize": w.withOwner(func(t *rapid.T, o *owner) {
+				w.resize(o, int32(rapid.IntRange(1, 4).Draw(t, "pods")))
+				// It may have left by that, and is planned again now.
+				w.check(t, states)
+				w.pass()
+			}),
 			"delete": w.withOwner(func(_ *rapid.T, o *owner) { o.exists = false }),
 			"lose a node": func(t *rapid.T) {
 				w.loseNode(rapid.SampledFrom([]string{"node-0", "node-1", "node-2"}).Draw(t, "node"))
