@@ -72,8 +72,8 @@ test-handover: sandbox-kueue $(BIN)/kubectl-muster ## Kueue and Muster follow ea
 	$(GO) test -count=1 -timeout 20m ./test/handover/...
 
 .PHONY: test-bench
-test-bench: sandbox ## Admissions never overshoot quota and cost few writes, with a small load in a sandbox (1 minute)
-	$(GO) test -count=1 -timeout 10m ./test/bench/...
+test-bench: sandbox ## Admissions never overshoot quota and cost few writes, with a small load in a sandbox (1 minute; PART=10: 1,500 jobs)
+	$(GO) test -count=1 -timeout 30m ./test/bench/... -args -part $(or $(PART),0)
 
 .PHONY: test
 test: test-unit test-integration test-e2e test-handover test-bench ## All tests: unit, integration, end to end, hand-over (about 9 minutes once all is built; cold: 35 more)
