@@ -84,7 +84,9 @@ func (s *setSlots) kept() int32 {
 // resize begins to bring an admitted job to the numbers of pods that it asks
 // for now.
 func (l *Ledger) resize(e *entry) {
-	if e.state != Admitted || e.wants() == nil || len(e.wants()) != len(e.sets) {
+	if e.state != Admitted || len(e.wants()) != len(e.sets) {
+		// It does not grow, or does so no more.
+		delete(l.growing, e.job.Owner.UID)
 		return
 	}
 	changed := false
