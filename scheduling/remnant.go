@@ -89,6 +89,9 @@ func (e *entry) reclaimable(live []int32) []kueue.ReclaimablePod {
 func (e *entry) usageOf(live []int32) quota.Usage {
 	usage := quota.Usage{}
 	for i, set := range e.sets {
+		if len(set.slots) == 0 {
+			continue
+		}
 		for r, flavor := range e.assignment.Flavors[i] {
 			// What all pods of a set take is divisible by their number.
 			each := e.assignment.PodSetUsage[i][r] / int64(len(set.slots))

@@ -116,3 +116,22 @@ func TestWhatAFinishedJobLeavesRunningIsNotAboutToEnd(t *testing.T) {
 		}
 	}
 }
+
+// A group of Ray workers may have no pods when the job is admitted.
+func TestAFinishedJobMayHaveASetOfNoPods(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	a := s.admitted(job("a", set("head", 0, 2, 4), set("workers", 0, 0, 4)), []string{"node-0", "node-0"}, nil)
+	pods := s.bindAll(pod(a, "head", 0, "h0"), pod(a, "head", 1, "h1"))
+	over := with(a, func(j *workload.Job) { j.Finish = &workload.Finish{Succeeded: true} })
+	s.gone(pods[0])
+	s.read(over, nil, nil)
+	s.clock.Step(reclaimEvery)
+	got := s.read(over, nil, nil)
+	if got.do != doReclaim {
+		t.Fatalf("to do %+v", got)
+	}
+	s.reclaimed(a.Owner.UID, got.live)
+	if s.used() != 4 {
+		t.Errorf("%d GPUs are charged, want 4", s.used())
+	}
+}
