@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -105,9 +106,12 @@ func (f *firstReads) wait(ctx context.Context, c clock.Clock) {
 
 // readFirst reads one owner, and counts those that were told of before.
 func (j *Jobs) readFirst(ctx context.Context, key JobKey) error {
-	counts := j.ledger.isRestored()
 	err := j.reconcile(ctx, key)
-	if counts && err == nil {
+	if errors.Is(err, errNotRestored) {
+		j.effects.jobs.AddAfter(key, restoreSoon)
+		return nil
+	}
+	if err == nil {
 		j.effects.first.read(key, j.clock.Now())
 	}
 	return err

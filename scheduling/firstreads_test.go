@@ -181,3 +181,23 @@ func TestAnOwnerCountsAsReadOnceTheLedgerHasIt(t *testing.T) {
 		t.Error("the Ledger does not know it")
 	}
 }
+
+// What is not queued is read once, and that may be before the admitted jobs are
+// known. Nobody waits for it then.
+func TestAnOwnerThatIsNotQueuedIsNotWaitedForAgain(t *testing.T) {
+	s := testScene(t, 8, 8)
+	of := job("a", set("node", 0, 1, 8))
+	js := jobSetOf(of)
+	js.Labels = nil
+	j := s.jobsOn(t, interceptor.Funcs{}, js)
+	key := keyOf(of.Owner)
+	j.effects.Sync(key)
+	s.restored = false
+	if err := j.readFirst(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	j.effects.first.begin(s.clock.Now())
+	if n, _ := j.effects.first.left(); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}

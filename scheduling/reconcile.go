@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,7 +21,12 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// reconcile brings one owner and its Workload in line with the Ledger.
+// errNotRestored is returned for an owner that can be read only once the admitted
+// jobs are known.
+var errNotRestored = errors.New("the admitted jobs are not known yet")
+
+// reconcile brings one owner and its Workload in line with the Ledger. Where that
+// is too early, it returns errNotRestored.
 func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	kind := j.kinds[schema.GroupKind{Group: key.Group, Kind: key.Kind}]
 	if kind == nil {
@@ -59,8 +65,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 			}
 			if claimed {
 				// Its pods are charged; they are told apart after the restoration.
-				j.effects.jobs.AddAfter(key, restoreSoon)
-				return nil
+				return errNotRestored
 			}
 		}
 		if err := j.leftBehind(ctx, kind, obj.GetUID()); err != nil {
@@ -70,8 +75,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	}
 	if !j.ledger.isRestored() {
 		// Only pods of no queue are let go before.
-		j.effects.jobs.AddAfter(key, restoreSoon)
-		return nil
+		return errNotRestored
 	}
 	job.Hints = hintsOf(job, obj)
 	var wl *kueue.Workload
