@@ -287,7 +287,7 @@ func TestPodsOfAJobThatIsNotManagedAreLetGo(t *testing.T) {
 				}
 				j := jobsWith(t, s, tc.jobSets, b)
 				key := JobKey{Group: "batch", Kind: "Job", NamespacedName: types.NamespacedName{Namespace: namespace, Name: "a"}, UID: "a-uid"}
-				if err := j.reconcile(t.Context(), key); err != nil {
+				if err := j.readFirst(t.Context(), key); err != nil {
 					t.Fatal(err)
 				}
 				if ok, why := s.MayEnter(p); ok != tc.letGo {
