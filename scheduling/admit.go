@@ -134,6 +134,10 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 		l.quota.Release(uid)
 		l.unseat(e)
 		e.assignment, e.tried = nil, 0
+		e.stale = e.stale || runsInPart(e.job)
+		if e.stale {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
 		if !apierrors.IsConflict(err) {
 			// Not at once again: the API refuses for a reason of its own.
 			e.requeueAt = l.clock.Now().Add(time.Second)

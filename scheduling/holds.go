@@ -58,6 +58,9 @@ func injections(job *workload.Job, a *quota.Assignment, tree *quota.Tree) []work
 	out := make([]workload.PodSetInfo, len(job.PodSets))
 	for i := range job.PodSets {
 		out[i].Name = job.PodSets[i].Name
+		if job.PodSets[i].Whole > 0 {
+			out[i].Count = job.PodSets[i].Count
+		}
 		seen := map[string]bool{}
 		for _, flavor := range a.Flavors[i] {
 			if seen[flavor] {

@@ -277,6 +277,10 @@ func (p *pass) try(b *bucket) error {
 	}
 	assignment, class, bar := l.look(e)
 	b.bar = bar
+	if mayRunInPart(job) {
+		// That is of the whole job.
+		b.bar = nil
+	}
 	if assignment != nil && b.cure.wait == nothing && l.givesWay(b, assignment) {
 		p.tries--
 		p.looks++
@@ -304,6 +308,17 @@ func (p *pass) try(b *bucket) error {
 			}
 			l.mu.Lock()
 		}
+		cured := cure{wait: forQuota, queue: queue}
+		if t.mayBePart() {
+			l.mu.Unlock()
+			if done, err := p.tryPart(t); done || err != nil {
+				return err
+			}
+			l.mu.Lock()
+			if t.inPart != nil {
+				cured, seen = *t.inPart, t.seen
+			}
+		}
 		if e.version == version && e.spot.bucket == b {
 			l.withhold(b.head, e, assignment)
 			if r := e.reservation; r != nil {
@@ -311,7 +326,7 @@ func (p *pass) try(b *bucket) error {
 				l.unreserve(r)
 			}
 		}
-		no(cure{wait: forQuota, queue: queue}, seen, t.why)
+		no(cured, seen, t.why)
 		if !worded {
 			b.whyUsed = unworded
 		}
@@ -348,10 +363,18 @@ func (p *pass) try(b *bucket) error {
 		metrics.PlanSeconds.Observe(took.Seconds())
 	}
 
-	if err == nil && why != nil && why.Class == reason.NoPlacement {
+	if err == nil && refusedWhole(why) {
 		t.classes, t.why, t.seen, t.took = classes, why, seen, took
-		if p.makeRoom(t) {
+		if why.Class == reason.NoPlacement && p.makeRoom(t) {
 			return nil
+		}
+		if t.mayBePart() {
+			if done, err := p.tryPart(t); done || err != nil {
+				return err
+			}
+			if t.inPart != nil {
+				c, seen = *t.inPart, t.seen
+			}
 		}
 		why, took = t.why, t.took
 	}

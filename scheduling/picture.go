@@ -202,7 +202,7 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		}
 		b.whyUsed = l.waits.seen.quota
 	}
-	why := b.why
+	why := b.why.And(wouldDo(e.job))
 	if l.heldFor != "" && why.Class == reason.NoPlacement && e.gpus() > 0 {
 		why = why.And(l.heldFor)
 	}

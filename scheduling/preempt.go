@@ -31,6 +31,11 @@ type attempt struct {
 	// why is the reason that it was refused for, took how long it was planned for.
 	why  *reason.Reason
 	took time.Duration
+	// later: jobs to stop for it are to be looked for, and could not be yet.
+	later bool
+	// inPart is what can let the job start with fewer pods, nil where that was not
+	// tried.
+	inPart *cure
 }
 
 // makeRoom tries to have jobs stopped for one that was refused. done: it has a
@@ -99,6 +104,7 @@ func (p *pass) search(t *attempt) *search {
 	}
 	if now.Before(t.e.noClaimBefore) || (over == nil && l.claimOf(queue) != nil) || l.searchRests(t.b, now) {
 		l.searchLater(t.b)
+		t.later = !now.Before(t.e.noClaimBefore)
 		return nil
 	}
 	s := &search{pass: p, attempt: t, going: map[types.UID]bool{}, leaving: map[types.UID][]*corev1.Pod{}, reserved: l.reservedFrom(t.e)}

@@ -62,7 +62,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		e.workload = wl
 	}
 	if e.holdsCapacity() {
-		e.stale = !sameSize(e.job, job)
+		e.stale = !sameSize(e.job, job) || runsInPart(e.job)
 		job = l.keepAdmitted(e, job)
 	} else {
 		e.stale = false
@@ -135,6 +135,9 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 			e.setWants(countsOf(job))
 		}
 		return keepRendered(e.job, job)
+	case job.Suspended && sameWhole(e.job, job):
+		// It is not started yet, or stopped again.
+		return keepRendered(e.job, inPart(job, e.job.PodSets[0].Count))
 	case otherCounts(e.job, job):
 		e.setWants(countsOf(job))
 		return keepRendered(e.job, withCounts(job, countsOf(e.job)))

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -244,7 +245,11 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 // came through late. It stands unless its quota or its room was given away
 // meanwhile.
 func (l *Ledger) takeOverLate(waiting *entry) *entry {
-	job, admitted := waiting.job, waiting.workload.Status.Admission
+	admitted := waiting.workload.Status.Admission
+	if part := admittedPart(waiting.job, admitted); part != nil {
+		waiting.setJob(part)
+	}
+	job := waiting.job
 	a, no := l.quota.Assign(waiting.request(l.namespaces[job.Owner.Namespace]))
 	fits := no == nil && admittedWith(job, admitted) && sameFlavors(a, assignmentOf(job, admitted))
 	e := l.takeOver(job, waiting.workload, nil)
@@ -268,6 +273,9 @@ func asAdmitted(job *workload.Job, wl *kueue.Workload) *workload.Job {
 	}
 	if counts := admittedCounts(job, wl.Status.Admission); counts != nil && job.Elastic {
 		return withCounts(job, counts)
+	}
+	if part := admittedPart(job, wl.Status.Admission); part != nil {
+		return part
 	}
 	copied := *job
 	copied.PodSets = podSetsOf(wl)
@@ -298,10 +306,14 @@ func podSetsOf(wl *kueue.Workload) []workload.PodSet {
 			// An elastic job may ask for others than it has.
 			count = *a.PodSetAssignments[i].Count
 		}
-		out = append(out, workload.PodSet{
+		set := workload.PodSet{
 			Name: string(ps.Name), Count: count, Completions: count, PodsPerReplica: max(count, 1),
 			Template: ps.Template, Topology: ps.TopologyRequest,
-		})
+		}
+		if set.MinCount = ptr.Deref(ps.MinCount, 0); set.MinCount > 0 && ps.Count > count {
+			set.Whole = ps.Count
+		}
+		out = append(out, set)
 	}
 	return out
 }

@@ -61,8 +61,12 @@ func (k batchJobKind) Read(_ context.Context, _ client.Reader, obj client.Object
 	return job, true, no, nil
 }
 
-// batchPodSet is the pod set of a Job, with the author's template.
+// batchPodSet is the pod set of a Job, with the author's template. One that is
+// suspended is read as it was before it ran in part.
 func batchPodSet(b *batchv1.Job) (*PodSet, *reason.Reason) {
+	if ptr.Deref(b.Spec.Suspend, false) {
+		b = wholeJob(b)
+	}
 	template := b.Spec.Template.DeepCopy()
 	if _, err := restore(template); err != nil {
 		return nil, reason.New(reason.Misconfigured, "pod template of the Job: %v", err)
@@ -86,7 +90,7 @@ func batchPodSet(b *batchv1.Job) (*PodSet, *reason.Reason) {
 		Topology:       topology,
 	}
 	set.Ended = batchEnded(b, set)
-	return set, nil
+	return set, set.partly(b)
 }
 
 // batchEnded reads from the status of a Job how many of its pods are over for
@@ -132,16 +136,25 @@ func isBatchJob(ref *metav1.OwnerReference) bool {
 
 // Suspend implements Kind. What Resume injected stays in the template until the
 // next Resume: it may be changed only once the Job is suspended and its last
-// pod has ended, and Read does not see it.
+// pod has ended, and Read does not see it. A Job that ran in part asks for all of
+// its pods again.
 func (batchJobKind) Suspend(ctx context.Context, c client.Client, obj client.Object) error {
 	b, err := asBatchJob(obj)
 	if err != nil {
 		return err
 	}
-	if ptr.Deref(b.Spec.Suspend, false) {
-		return nil
+	operations, err := sizeOperations(b, 0)
+	switch {
+	case err != nil:
+	case len(operations) > 0:
+		// Not over what somebody has asked for meanwhile.
+		operations = append(operations, operation{Op: "add", Path: "/metadata/resourceVersion", Value: b.ResourceVersion},
+			operation{Op: "add", Path: "/spec/suspend", Value: true})
+		err = send(ctx, c, b.DeepCopy(), operations)
+	case !ptr.Deref(b.Spec.Suspend, false):
+		err = suspend(ctx, c, b.DeepCopy())
 	}
-	if err := suspend(ctx, c, b.DeepCopy()); err != nil {
+	if err != nil {
 		return fmt.Errorf("suspending Job %s/%s: %w", b.Namespace, b.Name, err)
 	}
 	return nil
@@ -166,19 +179,27 @@ func resumeBatchJob(ctx context.Context, c client.Client, b *batchv1.Job, infos 
 	if err != nil {
 		return err
 	}
+	var pods int32
+	if len(infos) > 0 {
+		pods = infos[0].Count
+	}
+	size, err := sizeOperations(b, pods)
+	if err != nil {
+		return err
+	}
 	if !ptr.Deref(b.Spec.Suspend, false) {
-		if !equality.Semantic.DeepEqual(&b.Spec.Template, template) {
+		if !equality.Semantic.DeepEqual(&b.Spec.Template, template) || len(size) > 0 {
 			return ErrNotSuspended
 		}
 		return nil
 	}
-	return changeTemplate(ctx, c, b, template, false)
+	return changeTemplate(ctx, c, b, template, false, size...)
 }
 
 // changeTemplate gives a suspended Job another template, and in the same request
-// ends its suspension, unless it is to stay suspended.
-func changeTemplate(ctx context.Context, c client.Client, b *batchv1.Job, template *corev1.PodTemplateSpec, suspended bool) error {
-	err := writeTemplate(ctx, c, b, template, suspended)
+// ends its suspension, unless it is to stay suspended. Other changes go with it.
+func changeTemplate(ctx context.Context, c client.Client, b *batchv1.Job, template *corev1.PodTemplateSpec, suspended bool, others ...operation) error {
+	err := writeTemplate(ctx, c, b, template, suspended, others)
 	if !apierrors.IsInvalid(err) || b.Status.StartTime == nil || b.Status.Active > 0 {
 		return err
 	}
@@ -191,11 +212,11 @@ func changeTemplate(ctx context.Context, c client.Client, b *batchv1.Job, templa
 	if err := c.Status().Patch(ctx, never, client.MergeFromWithOptions(b, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("taking away its start time: %w", err)
 	}
-	return writeTemplate(ctx, c, never, template, suspended)
+	return writeTemplate(ctx, c, never, template, suspended, others)
 }
 
-func writeTemplate(ctx context.Context, c client.Client, b *batchv1.Job, template *corev1.PodTemplateSpec, suspended bool) error {
-	operations := templateOperations("/spec/template", &b.Spec.Template, template)
+func writeTemplate(ctx context.Context, c client.Client, b *batchv1.Job, template *corev1.PodTemplateSpec, suspended bool, others []operation) error {
+	operations := append(templateOperations("/spec/template", &b.Spec.Template, template), others...)
 	if len(operations) > 0 {
 		// The values replace all that is there in this version, and no other.
 		operations = append(operations, operation{Op: "add", Path: "/metadata/resourceVersion", Value: b.ResourceVersion})

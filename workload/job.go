@@ -88,6 +88,11 @@ type PodSet struct {
 	Name string
 	// Count is the number of pods that exist at the same time.
 	Count int32
+	// MinCount is with how few pods the set can do, 0 if it must be whole. Whole is
+	// how many it asks for where it runs with fewer, and 0 where it does not.
+	MinCount, Whole int32
+	// SyncCompletions: a set that is given fewer pods has as few completions.
+	SyncCompletions bool
 	// Completions is the number of pods that must succeed over the life of the
 	// set. It is above Count where pods follow each other in fewer slots, and
 	// never below.
@@ -160,10 +165,21 @@ func (j *Job) PodSet(name string) *PodSet {
 	return nil
 }
 
+// Asks is the number of pods that the set's owner asks for.
+func (p *PodSet) Asks() int32 {
+	if p.Whole > 0 {
+		return p.Whole
+	}
+	return p.Count
+}
+
 // PodSetInfo is what a resume injects into one pod set: the node labels and
 // tolerations of its flavors, and labels and annotations of the pods.
 type PodSetInfo struct {
-	Name         string
+	Name string
+	// Count is the number of pods of a set that is given fewer than it asks for;
+	// 0 is all of them.
+	Count        int32
 	NodeSelector map[string]string
 	Tolerations  []corev1.Toleration
 	Labels       map[string]string

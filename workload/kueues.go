@@ -86,14 +86,14 @@ func (batchJobKind) Restore(ctx context.Context, c client.Client, obj client.Obj
 	if err != nil {
 		return err
 	}
-	if err := takeKueuesOut(ctx, c, b, kueuesPart(&b.Spec.Template, MainPodSet, admitted)); err != nil {
+	if err := takeKueuesOut(ctx, c, b, kueuesPart(&b.Spec.Template, MainPodSet, admitted), kueuesSize(b, admitted)...); err != nil {
 		return fmt.Errorf("restoring Job %s/%s: %w", b.Namespace, b.Name, err)
 	}
 	return nil
 }
 
 // takeKueuesOut takes something out of the template of a Job that was suspended.
-func takeKueuesOut(ctx context.Context, c client.Client, b *batchv1.Job, in *injection) error {
+func takeKueuesOut(ctx context.Context, c client.Client, b *batchv1.Job, in *injection, others ...operation) error {
 	if in.empty() {
 		return nil
 	}
@@ -102,7 +102,7 @@ func takeKueuesOut(ctx context.Context, c client.Client, b *batchv1.Job, in *inj
 	}
 	template := b.Spec.Template.DeepCopy()
 	in.takeOut(template)
-	return changeTemplate(ctx, c, b, template, true)
+	return changeTemplate(ctx, c, b, template, true, others...)
 }
 
 // Restore implements Restorer.

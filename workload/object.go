@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -186,7 +187,7 @@ func workloadPodSets(job *Job) []kueue.PodSet {
 		set := &job.PodSets[i]
 		sets[i] = kueue.PodSet{
 			Name:  kueue.NewPodSetReference(set.Name),
-			Count: set.Count,
+			Count: set.Asks(),
 			// The API allows no other metadata in a Workload's template.
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
@@ -196,6 +197,9 @@ func workloadPodSets(job *Job) []kueue.PodSet {
 				Spec: set.Template.Spec,
 			},
 			TopologyRequest: set.Topology,
+		}
+		if set.MinCount > 0 {
+			sets[i].MinCount = &set.MinCount
 		}
 		sets[i] = *sets[i].DeepCopy()
 	}
@@ -234,7 +238,7 @@ func SamePodSets(wl *kueue.Workload, job *Job) bool {
 	}
 	for i := range job.PodSets {
 		have, want := &wl.Spec.PodSets[i], &job.PodSets[i]
-		if have.Name != kueue.NewPodSetReference(want.Name) || have.Count != want.Count ||
+		if have.Name != kueue.NewPodSetReference(want.Name) || have.Count != want.Asks() || ptr.Deref(have.MinCount, 0) != want.MinCount ||
 			!equality.Semantic.DeepEqual(have.Template.Labels, workloadLabels(want.Template.Labels)) ||
 			!equality.Semantic.DeepEqual(have.Template.Annotations, want.Template.Annotations) ||
 			!equality.Semantic.DeepEqual(have.Template.Spec, want.Template.Spec) {
