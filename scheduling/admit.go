@@ -49,6 +49,9 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 		a.nodes = append(a.nodes, nodes)
 	}
 	a.message = fmt.Sprintf("%s on %s from queue %s", amount(e.gpus(), e.podCount()), nodeRange(e.nodes()), e.job.Queue)
+	if runsInPart(e.job) {
+		a.message += fmt.Sprintf(", with %d of the %d pods that it asks for", e.job.PodSets[0].Count, e.job.PodSets[0].Whole)
+	}
 	return a, true
 }
 

@@ -185,7 +185,8 @@ func TestJobThatMayRunInPartStartsAsSoonAsAPartFits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newContest(t, tc.nodes...)
-			c.policy("main", "", tc.quota, kueue.ClusterQueuePreemption{})
+			c.queue("main", false, []string{"gpu"}, tc.quota)
+			c.Restored()
 			big, rest := one("big", 4), one("rest", 4)
 			c.runs(big, 0)
 			c.runs(rest, 0)
@@ -216,6 +217,9 @@ func TestJobThatRunsInPartKeepsItsNumber(t *testing.T) {
 	wl := c.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted), c.admissionWritten(j))
 	if wl.Spec.PodSets[0].Count != 8 || *wl.Spec.PodSets[0].MinCount != 2 {
 		t.Errorf("the Workload asks for %+v", wl.Spec.PodSets[0])
+	}
+	if a, _ := c.admissionOf(j.Owner.UID); a.message != "4 GPUs on node-0 from queue main, with 4 of the 8 pods that it asks for" && a.message != "4 pods of 1 GPU on node-0 from queue main, with 4 of the 8 pods that it asks for" {
+		t.Errorf("it says %q", a.message)
 	}
 	// The reading of before it was resumed, and those after.
 	for _, now := range []*workload.Job{j, runningWith(j, 4), suspended(j), runningWith(j, 4)} {
@@ -263,6 +267,9 @@ func TestJobThatRunsInPartIsTakenOverAsItIs(t *testing.T) {
 					after.read(j, before, nil)
 				} else {
 					after.restore(now(j), wl, nil)
+					if ps := after.entry(j).job.PodSets[0]; ps.Completions != 8 || ps.Whole != 8 {
+						t.Errorf("it is taken over as %+v", ps)
+					}
 				}
 				after.read(now(j), wl, nil)
 				if after.state(j) != Admitted || after.startedWith(j) != 4 || after.taken("node-0") != 4 {
@@ -355,4 +362,85 @@ func TestLargestIsFoundWithFewTries(t *testing.T) {
 			t.Fatalf("the largest is %d, the last that fitted %d, want %d, after %d tries", got, last, want, tries)
 		}
 	})
+}
+
+func TestJobThatMayRunInPartStartsAsSoonAsANodeComesForAPart(t *testing.T) {
+	c := newContest(t, 8)
+	c.queue("main", false, []string{"gpu"}, 12)
+	c.Restored()
+	c.runs(one("big", 8), 0)
+	j := canDoWith("a", 8, 3, 1)
+	c.submit(j, 0)
+	c.pass()
+	c.watched.AddNode(c.logger, flavored("node-9", "gpu", 8))
+	if c.pass(); c.startedWith(j) != 4 {
+		t.Errorf("it started with %d pods: %v", c.startedWith(j), c.why(j))
+	}
+}
+
+func TestJobIsNotStartedInPartBeforeItIsKnownThatNobodyIsToBeStoppedForIt(t *testing.T) {
+	c := newContest(t, 8, 8)
+	c.policy("main", "", 100, lowerPriority)
+	c.runs(one("lowest", 8), -2)
+	c.runs(one("low", 6), -1)
+	c.submit(one("first", 8), 2)
+	c.pass()
+	j := canDoWith("a", 8, 2, 1)
+	c.submit(j, 1)
+	c.settled()
+	if c.startedWith(j) != 0 || c.state(j) != Pending {
+		t.Fatalf("while jobs are stopped for another one it is %s with %d pods", c.state(j), c.startedWith(j))
+	}
+	c.leave()
+	c.settled()
+	if c.state(j) != Claimed {
+		t.Errorf("then it is %s with %d pods: %v", c.state(j), c.startedWith(j), c.why(j))
+	}
+}
+
+func TestPartThatWouldBorrowGivesWayToAJobWithinItsQuota(t *testing.T) {
+	c := newContest(t, 100)
+	c.policy("a", "cohort", 2, kueue.ClusterQueuePreemption{})
+	c.policy("b", "cohort", 4, kueue.ClusterQueuePreemption{})
+	borrows, within := canDoWith("borrows", 8, 3, 1, in("a")), one("within", 4, in("b"))
+	c.submit(borrows, 1)
+	c.submit(within, 0)
+	c.pass()
+	if c.startedWith(within) == 0 || c.startedWith(borrows) != 0 {
+		t.Errorf("they started with %d and %d pods", c.startedWith(within), c.startedWith(borrows))
+	}
+}
+
+func TestPartThatCannotBeCommittedLeavesTheJobWhole(t *testing.T) {
+	c := newContest(t, 4)
+	c.policy("main", "", 8, kueue.ClusterQueuePreemption{})
+	j := canDoWith("a", 8, 2, 1)
+	c.submit(j, 0)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.jobs[j.Owner.UID]
+	some := inPart(j, 4)
+	a := *c.assignPart(e, some)
+	a.ClusterQueue = "another"
+	err := c.chargePart(&attempt{e: e, version: e.version}, &part{job: some, assignment: &a, plan: nil})
+	if err == nil || runsInPart(e.job) || e.state != Pending {
+		t.Errorf("%v: it is %s with %d pods", err, e.state, e.job.PodSets[0].Count)
+	}
+}
+
+func TestJobThatMayRunInPartIsTriedWhenMoreOfTheCohortIsFreeForAPart(t *testing.T) {
+	c := newContest(t, 100)
+	c.policy("main", "cohort", 2, kueue.ClusterQueuePreemption{})
+	c.policy("lender", "cohort", 8, kueue.ClusterQueuePreemption{})
+	big := one("big", 4, in("lender"))
+	c.runs(big, 0)
+	c.runs(one("rest", 4, in("lender")), 0)
+	j := canDoWith("a", 8, 3, 1)
+	c.submit(j, 0)
+	c.pass()
+	c.ownerGone(big.Owner.UID)
+	c.left(big.Owner.UID)
+	if c.pass(); c.startedWith(j) != 6 {
+		t.Errorf("it started with %d pods: %v", c.startedWith(j), c.why(j))
+	}
 }

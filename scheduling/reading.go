@@ -62,7 +62,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		e.workload = wl
 	}
 	if e.holdsCapacity() {
-		e.stale = !sameSize(e.job, job) || runsInPart(e.job)
+		e.stale = !sameSize(e.job, job)
 		job = l.keepAdmitted(e, job)
 	} else {
 		e.stale = false

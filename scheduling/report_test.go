@@ -43,6 +43,7 @@ func TestWhyPending(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := testScene(t, 8)
 			s.rival = tc.rival
+			tc.entry.job = job("a")
 			if diff := cmp.Diff(tc.want, s.whyPending(&tc.entry, epoch0, tc.position)); diff != "" {
 				t.Errorf("reason (-want +got):\n%s", diff)
 			}
