@@ -41,7 +41,8 @@ func (k batchJobKind) Read(_ context.Context, _ client.Reader, obj client.Object
 		return nil, false, nil, nil
 	}
 	job := newJob(k.GroupVersionKind(), b)
-	job.PodOwnerUID = b.UID
+	// Its controller follows a change of parallelism while the Job runs.
+	job.PodOwnerUID, job.Elastic = b.UID, true
 	job.Suspended = ptr.Deref(b.Spec.Suspend, false)
 	job.Finish = batchJobFinish(b)
 	set, no := batchPodSet(b)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -235,7 +236,7 @@ func init() {
 			job := testcluster.BatchJob(e.namespace, "train", "team", 1, 2)
 			job.Spec.Completions, job.Spec.CompletionMode = new(int32(8)), nil
 			e.Create(t, job)
-			e.jobRuns(t, job, 1)
+			had := uidsOf(e.jobRuns(t, job, 1))
 			for _, n := range []int32{3, 2} {
 				testcluster.Eventually(t, "parallelism to be changed", func(ctx context.Context) error {
 					if err := e.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
@@ -244,8 +245,12 @@ func init() {
 					job.Spec.Parallelism = &n
 					return e.Client.Update(ctx, job)
 				})
-				e.onNodes(t, job, int(n))
+				has := uidsOf(e.onNodes(t, job, int(n)))
 				e.usage(t, "team", int64(2*n), 1, 0)
+				if !has.IsSuperset(had) && !had.IsSuperset(has) {
+					t.Errorf("with %d pods it has others than before: %v, and had %v", n, has, had)
+				}
+				had = has
 			}
 		}},
 		scenario{name: "an Experiment is warned of more trials at a time than its queue can have", run: func(t *testing.T, e *env) {
@@ -265,4 +270,12 @@ func init() {
 			e.event(t, experiment, "ExceedsQueue", "set parallelTrialCount to 2")
 		}},
 	)
+}
+
+func uidsOf(pods []corev1.Pod) sets.Set[types.UID] {
+	out := sets.Set[types.UID]{}
+	for i := range pods {
+		out.Insert(pods[i].UID)
+	}
+	return out
 }
