@@ -276,7 +276,7 @@ func (s *search) fit(sets []demand) (*Assignment, *misfit) {
 			if !o.possible() {
 				if i > 0 && len(groups[g].flavors) > 1 {
 					// What it needs is beside what was chosen for others.
-					s.bar = nil
+					s.bar = Bar{}
 				}
 				return nil, miss
 			}
@@ -297,8 +297,12 @@ func (s *search) fit(sets []demand) (*Assignment, *misfit) {
 		return nil, first
 	}
 	a := &Assignment{ClusterQueue: s.queue.name, Mode: mode, Borrows: borrows}
-	if s.wordless && first != nil && s.queue.asksNobody() {
-		return a, first
+	if s.wordless && first != nil {
+		s.bar = Bar{}
+		if s.queue.asksNobody() {
+			s.bar = s.barWhole(sets)
+			return a, first
+		}
 	}
 	a.Flavors, a.PodSetUsage = make([]map[corev1.ResourceName]string, len(sets)), make([]Requests, len(sets))
 	for i := range sets {
@@ -341,7 +345,7 @@ func (s *search) choose(ps *PodSet, g int, asked []portion, before Usage) (flavo
 	borrows := 0
 	miss = s.misfit(ps, len(flavors))
 	if s.wordless {
-		s.bar = Bar{}
+		s.bar = Bar{known: true}
 	}
 	for _, name := range flavors {
 		if !s.mayLook(name, asked, before) {
@@ -422,7 +426,7 @@ func (s *search) look(flavor string, asked []portion, before Usage, choice bool,
 		miss.short = append(miss.short, short)
 	}
 	if s.wordless && worst.chance == waits {
-		s.bar = append(s.bar, at)
+		s.bar.barriers = append(s.bar.barriers, at)
 	}
 	return worst, level
 }
@@ -438,15 +442,14 @@ func (s *search) lookAt(fr FlavorResource, c *cell, need int64, choice bool) out
 		return outlook{chance: fits}
 	}
 	level, inside := s.queue.borrowLevel(c, v)
-	p := s.queue.spec.preemption
-	mayBorrow := p.borrowing || (s.tree.SharesFairly() && !off(p.reclaim))
+	fairly := s.tree.SharesFairly() && !off(s.queue.spec.preemption.reclaim)
 	switch {
 	case !c.available(afterwards).atLeastZero().less(v):
 		if c.available(now).atLeastZero().less(v) {
 			return outlook{leaving, level}
 		}
 		return outlook{fits, level}
-	case need > c.limits.nominal && !inside && !mayBorrow:
+	case !fairly && s.queue.mustWait(c, need, inside):
 		// It may not preempt to borrow.
 		return outlook{waits, level}
 	default:

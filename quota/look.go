@@ -3,10 +3,19 @@ package quota
 import "github.com/muster-gpu/muster/api/reason"
 
 // Bar is what keeps a request from being more than refused: as long as it
-// holds, Assign gives no Assignment, whoever else has come or gone. One that is
-// nil says nothing, and one that is empty holds for good. It is true until the
-// specification of a queue, a Cohort or a flavor changes.
-type Bar []barrier
+// holds, Look gives the same class of Reason and nothing to charge, whoever else
+// has come or gone. The zero one says nothing. It is true until the specification
+// of a queue, a Cohort or a flavor changes.
+type Bar struct {
+	// known is false in the zero one.
+	known bool
+	// whole: the barriers are all that the request asks for, and any of them keeps
+	// it out; it would be within the rights of its ClusterQueue. Else there is one
+	// for each flavor, and it gets nothing as long as all of them hold: for good
+	// where there is none.
+	whole    bool
+	barriers []barrier
+}
 
 // barrier is a cell that has not what is needed of it; others would have to
 // leave by themselves.
@@ -18,16 +27,50 @@ type barrier struct {
 // Look is Assign for those who have many requests to look at: it leaves out the
 // words, so that no is the class of the Reason, empty for a request that fits; and
 // where others would have to leave, in a ClusterQueue that may ask nobody to, and
-// is not StrictFIFO, the flavors and the usage. A request without an Assignment
-// may have a Bar, which tells with less work that it would be refused in the same
-// way again.
+// is not StrictFIFO, the flavors and the usage. A request that does not fit may
+// have a Bar, which tells with less work that it would be refused in the same way
+// again.
 func (t *Tree) Look(r Request) (a *Assignment, no reason.Class, bar Bar) {
 	s := &search{tree: t, request: &r, wordless: true}
 	a, no, _, why := s.ask()
-	if a == nil && why == nil {
+	if no != "" && why == nil {
 		bar = s.bar
 	}
 	return a, no, bar
+}
+
+// barWhole is the Bar of a request that is within the rights of a ClusterQueue which
+// asks nobody to leave. It has none where there are flavors to choose from, or
+// where its share decides when it is looked at.
+func (s *search) barWhole(sets []demand) Bar {
+	if s.claimed != nil || s.tree.SharesFairly() {
+		return Bar{}
+	}
+	bar := Bar{known: true, whole: true}
+	for g, group := range s.queue.spec.groups {
+		if len(group.flavors) > 1 {
+			return Bar{}
+		}
+		for i := range sets {
+			for _, asked := range sets[i].groups[g] {
+				if c := s.queue.cells[FlavorResource{group.flavors[0], asked.resource}]; c != nil && c.listed {
+					bar.ask(c, asked.value)
+				}
+			}
+		}
+	}
+	return bar
+}
+
+// ask adds to what is needed of a cell.
+func (b *Bar) ask(c *cell, need int64) {
+	for i := range b.barriers {
+		if at := &b.barriers[i]; at.cell == c {
+			at.need = saturatingAdd(at.need, need)
+			return
+		}
+	}
+	b.barriers = append(b.barriers, barrier{c, need})
 }
 
 // asksNobody says that nobody has a use for what a job of the ClusterQueue would
@@ -36,26 +79,52 @@ func (q *clusterQueue) asksNobody() bool {
 	return !q.spec.strict && off(q.spec.preemption.within) && off(q.spec.preemption.reclaim)
 }
 
-// Holds says whether each of the flavors still has too little of something.
-// What the request itself withholds counts as in use.
+// Holds says whether there is still too little of something, in each of the
+// flavors. What the request itself withholds counts as in use.
 func (b Bar) Holds() bool {
-	if b == nil {
-		return false
-	}
-	for _, at := range b {
-		if !at.holds() {
+	for _, at := range b.barriers {
+		if b.whole && (at.lacks(afterwards) || at.lacks(now)) {
+			return true
+		}
+		if !b.whole && !(at.lacks(afterwards) && at.waits()) {
 			return false
 		}
 	}
-	return true
+	return b.known && !b.whole
 }
 
-// holds is when lookAt says that the cell has to be waited for.
-func (at barrier) holds() bool {
-	v := amountOf(at.need)
-	if !at.cell.available(afterwards).atLeastZero().less(v) {
-		return false
+// MayBorrow says that Levels may be more than none.
+func (b Bar) MayBorrow() bool { return b.whole }
+
+// Levels is Assignment.Borrows of what Look would give as long as the Bar holds, 0
+// where that would be no Assignment.
+func (b Bar) Levels() int {
+	most := 0
+	for _, at := range b.barriers {
+		if !b.whole || (at.lacks(afterwards) && at.waits()) {
+			return 0
+		}
+		level, _ := at.cell.node.queue.borrowLevel(at.cell, amountOf(at.need))
+		most = max(most, level)
 	}
-	_, inside := at.cell.node.queue.borrowLevel(at.cell, v)
-	return !inside
+	return most
+}
+
+// lacks says that the cell has too little in a view.
+func (at barrier) lacks(v view) bool {
+	return at.cell.available(v).atLeastZero().less(amountOf(at.need))
+}
+
+// waits is when lookAt says that the cell has to be waited for, if there is too
+// little of it.
+func (at barrier) waits() bool {
+	q := at.cell.node.queue
+	_, inside := q.borrowLevel(at.cell, amountOf(at.need))
+	return q.mustWait(at.cell, at.need, inside)
+}
+
+// mustWait says that the ClusterQueue may not have others leave for a need of a
+// cell, because it would borrow by that.
+func (q *clusterQueue) mustWait(c *cell, need int64, inside bool) bool {
+	return need > c.limits.nominal && !inside && !q.spec.preemption.borrowing
 }

@@ -24,7 +24,15 @@ func TestALookIsAnAssignWithoutWords(t *testing.T) {
 			tree.SetCohort(obj)
 		}
 		for _, q := range modelQueues {
-			tree.SetClusterQueue(drawQueue(t, q))
+			cq := drawQueue(t, q)
+			if rapid.Bool().Draw(t, "one flavor") {
+				g := &cq.Spec.ResourceGroups[0]
+				g.Flavors = g.Flavors[:1]
+			}
+			if rapid.Bool().Draw(t, "asks nobody") {
+				preempting(cq, nobody, nobody)
+			}
+			tree.SetClusterQueue(cq)
 		}
 		tree.SetFairSharing(rapid.Bool().Draw(t, "fair sharing"))
 		type promise struct {
@@ -62,10 +70,10 @@ func TestALookIsAnAssignWithoutWords(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Fatalf("assigned (-Assign +Look):\n%s", diff)
 				}
-				if bar != nil && !bar.Holds() {
+				if bar.known && !bar.Holds() {
 					t.Fatal("a Bar does not hold at once")
 				}
-				if bar != nil {
+				if bar.known {
 					promises = append(promises, promise{r, no, bar})
 				}
 			},
@@ -74,8 +82,16 @@ func TestALookIsAnAssignWithoutWords(t *testing.T) {
 					if !p.bar.Holds() {
 						continue
 					}
-					if a, why := tree.Assign(p.r); a != nil || why.Class != p.no {
+					a, why := tree.Assign(p.r)
+					if why == nil || why.Class != p.no || (a != nil && !p.bar.MayBorrow()) {
 						t.Fatalf("%v was to be refused as %s, and is assigned %+v: %v", p.r.PodSets, p.no, a, why)
+					}
+					levels := 0
+					if a != nil {
+						levels = a.Borrows
+					}
+					if levels != p.bar.Levels() {
+						t.Fatalf("%v borrows from %d levels, and its Bar says %d", p.r.PodSets, levels, p.bar.Levels())
 					}
 				}
 			},

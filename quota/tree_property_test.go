@@ -375,7 +375,9 @@ func TestASearchIsALookAtATreeWithoutThoseRemoved(t *testing.T) {
 		if room != p.fits(true) {
 			t.Fatalf("without %v it fits: search %v, fresh tree %v", removed, p.fits(true), room)
 		}
-		if p.Fits() {
+		// Flavors are chosen for one pod set after the other: when others have left,
+		// the first may get one that leaves too little of it to the second.
+		if p.Fits() && len(r.PodSets) == 1 {
 			if b, no := fresh.Assign(r); no != nil && b == nil {
 				t.Fatalf("it fits, and a fresh tree says %s", no)
 			}

@@ -48,8 +48,8 @@ func TestReleasedQuotaHasOnlyThoseTriedWhomItMayHelp(t *testing.T) {
 	if wait := s.entry(big).spot.bucket.cure.wait; wait != forQuota {
 		t.Errorf("big is to be tried (%d) where it still needs 10 GPUs more", wait)
 	}
-	if wait := s.entry(small).spot.bucket.cure.wait; wait != nothing {
-		t.Errorf("small is not to be tried (%d), and would be within its rights", wait)
+	if wait := s.entry(small).spot.bucket.cure.wait; wait != forQuota {
+		t.Errorf("small is to be tried (%d) where it still needs 2 GPUs more", wait)
 	}
 	if admitted := s.pass(); len(admitted) > 0 {
 		t.Fatalf("%v are admitted with 2 GPUs", admitted)

@@ -197,10 +197,13 @@ func (l *Ledger) touch() {
 func (l *Ledger) released(root string) {
 	w := &l.waits
 	w.seen.quota++
+	w.releases++
 	now := l.clock.Now()
 	barred := l.barred()
 	for b := range w.quota[root] {
-		if !barred(b) {
+		if barred(b) {
+			w.passOver(b)
+		} else {
 			w.put(b, cure{}, now)
 		}
 	}

@@ -34,9 +34,12 @@ type head struct {
 	// far as it was looked at.
 	contender *quota.Head
 	// levels is from how many levels of the tree the first due bucket borrows
-	// at least; first is its rank.
+	// at least; first is its rank, or both are those of the one for whose turn it
+	// has to wait.
 	levels int
 	first  rank
+	// passed are those of its buckets that were passed over.
+	passed passedOver
 	// line is, of a StrictFIFO queue, the buckets that stand in line, and front
 	// the one that was its first when that was looked at last.
 	line  *ordered[*bucket]
@@ -188,15 +191,24 @@ func (w *waitlist) itsTurn(h *head) {
 }
 
 // borrows notes from how many levels the first due bucket of a head would
-// borrow. It reports whether others come first because of that.
+// borrow. It reports whether others come first because of that, or because those
+// before it that were passed over would borrow from more.
 func (w *waitlist) borrows(h *head, levels int) bool {
-	if levels <= h.levels {
-		return false
+	own := h.due.items[0].rank
+	first := own
+	if l, last := w.heldUp(h, own); l > levels {
+		levels, first = l, last
 	}
-	w.turn.remove(h)
-	h.levels = levels
-	w.turn.insert(h)
-	return w.turn.items[0] != h
+	if cmp.Or(cmp.Compare(levels, h.levels), first.compare(h.first)) > 0 {
+		w.turn.remove(h)
+		h.levels, h.first = levels, first
+		w.turn.insert(h)
+		if w.turn.items[0] != h {
+			return true
+		}
+	}
+	w.hadTurn(h, own)
+	return false
 }
 
 // unsure says that the first jobs of some heads may borrow from fewer levels
@@ -214,7 +226,7 @@ func (w *waitlist) unsure(are func(*head) bool) {
 	}
 	for _, h := range again {
 		w.turn.remove(h)
-		h.levels = 0
+		h.levels, h.first = 0, h.due.items[0].rank
 		w.turn.insert(h)
 	}
 }

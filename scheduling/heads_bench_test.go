@@ -30,15 +30,24 @@ func BenchmarkDecisionPass(b *testing.B) {
 		cohorts  int
 		distinct bool
 		strict   bool
+		// nominal is the quota of each queue, all of it in use: of 20, most jobs
+		// would have to borrow; of 200 each would fit an empty queue.
+		nominal int64
 	}{
-		{"5-cohorts/36-shapes", 5, false, false},
-		{"50-cohorts/36-shapes", 50, false, false},
-		{"1-cohort/36-shapes", 1, false, false},
-		{"50-cohorts/StrictFIFO", 50, false, true},
-		{"50-cohorts/all-distinct", 50, true, false},
+		{"5-cohorts/36-shapes", 5, false, false, 20},
+		{"50-cohorts/36-shapes", 50, false, false, 20},
+		{"1-cohort/36-shapes", 1, false, false, 20},
+		{"50-cohorts/StrictFIFO", 50, false, true, 20},
+		{"50-cohorts/all-distinct", 50, true, false, 20},
+		{"5-cohorts/within-nominal", 5, false, false, 200},
+		{"50-cohorts/within-nominal", 50, false, false, 200},
+		{"1-cohort/within-nominal", 1, false, false, 200},
+		{"5-cohorts/within-nominal/all-distinct", 5, true, false, 200},
+		{"50-cohorts/within-nominal/all-distinct", 50, true, false, 200},
+		{"1-cohort/within-nominal/all-distinct", 1, true, false, 200},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			s := newManyQueues(b, bench.cohorts, bench.strict)
+			s := newManyQueues(b, bench.cohorts, bench.nominal, bench.strict)
 			for i := range manyPending {
 				s.submit(pendingJob(i, bench.distinct), int32(i%3))
 			}
@@ -59,7 +68,7 @@ func BenchmarkDecisionPass(b *testing.B) {
 }
 
 // newManyQueues has queues whose quota is in use, in cohorts in turns.
-func newManyQueues(b *testing.B, cohorts int, strict bool) *stage {
+func newManyQueues(b *testing.B, cohorts int, nominal int64, strict bool) *stage {
 	b.Helper()
 	s := newStage(b.Context(), b)
 	for i := range 100 {
@@ -67,13 +76,13 @@ func newManyQueues(b *testing.B, cohorts int, strict bool) *stage {
 	}
 	for i := range manyQueues {
 		name := fmt.Sprintf("queue-%d", i)
-		cq := inCohort(name, fmt.Sprintf("cohort-%d", i%cohorts), 20, 100)
+		cq := inCohort(name, fmt.Sprintf("cohort-%d", i%cohorts), nominal, 100)
 		if strict {
 			cq.Spec.QueueingStrategy = kueue.StrictFIFO
 		}
 		s.set(cq, false)
 		s.UpdateQuota(func(t *quota.Tree) {
-			t.Charge(types.UID(name), name, quota.Usage{{Flavor: "gpu", Resource: gpuResource}: 20}, quota.Holder{})
+			t.Charge(types.UID(name), name, quota.Usage{{Flavor: "gpu", Resource: gpuResource}: nominal}, quota.Holder{})
 		})
 	}
 	s.Restored()
@@ -102,7 +111,7 @@ func BenchmarkPendingMemory(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				s := newManyQueues(b, 50, false)
+				s := newManyQueues(b, 50, 20, false)
 				jobs := make([]*workload.Job, manyPending)
 				workloads := make([]*kueue.Workload, manyPending)
 				for i := range jobs {

@@ -44,7 +44,7 @@ func (l *Ledger) headErrors(wrong func(string, ...any)) (standing int) {
 		if h.buckets != heads[queue] {
 			wrong("%d buckets are counted in %q, want %d", h.buckets, queue, heads[queue])
 		}
-		if len(h.due.items) > 0 != slices.Contains(w.turn.items, h) || (len(h.due.items) > 0 && h.first != h.due.items[0].rank) {
+		if len(h.due.items) > 0 != slices.Contains(w.turn.items, h) || (len(h.due.items) > 0 && h.first.compare(h.due.items[0].rank) > 0) {
 			wrong("the head of %q has the wrong turn", queue)
 		}
 		if !slices.IsSortedFunc(h.line.items, byBucketRank) || !slices.IsSortedFunc(h.placeless.items, byBucketRank) {

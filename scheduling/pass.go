@@ -98,6 +98,7 @@ func (p *pass) run() error {
 		l.mu.Lock()
 		b := l.next()
 		if b == nil {
+			l.waits.allTried()
 			if b = p.renewal(); b == nil {
 				l.mu.Unlock()
 				return nil

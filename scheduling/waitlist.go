@@ -41,6 +41,9 @@ type waitlist struct {
 	turn  *pile[*head]
 	// loose are the heads for which capacity is withheld without need.
 	loose map[*head]struct{}
+	// releases counts those of quota, tried is how many there had been when nobody
+	// was due last.
+	releases, tried int64
 	// dueBuckets is how many are due, dueSince since when some have been all the
 	// time.
 	dueBuckets int
@@ -365,6 +368,7 @@ func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 			b.head.line.remove(b)
 		}
 		b.rank = b.jobs.items[0].filed()
+		b.head.passed.sorted = false
 		if b.stands {
 			b.head.line.insert(b)
 		}
