@@ -61,11 +61,11 @@ test-race: ## The unit tests of the concurrent core under the race detector (nee
 
 .PHONY: test-integration
 test-integration: ## The scheduler and the webhook in-process against a real API server
-	$(GO) test -count=1 -timeout 20m ./test/integration/...
+	$(GO) test -count=1 -timeout 45m ./test/integration/...
 
 .PHONY: test-e2e
 test-e2e: sandbox sandbox-training-operator ## The demo, and jobs on the real controllers, in sandboxes
-	$(GO) test -count=1 -timeout 20m ./test/e2e/...
+	$(GO) test -count=1 -timeout 40m ./test/e2e/...
 
 .PHONY: test-handover
 test-handover: sandbox-kueue $(BIN)/kubectl-muster ## Kueue and Muster follow each other over running jobs, in a sandbox

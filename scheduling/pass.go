@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
 )
 
 const (
@@ -280,7 +281,7 @@ func (p *pass) try(b *bucket) error {
 	b.bar = bar
 	if mayRunInPart(job) {
 		// That is of the whole job.
-		b.bar = nil
+		b.bar = quota.Bar{}
 	}
 	if assignment != nil && b.cure.wait == nothing && l.givesWay(b, assignment) {
 		p.tries--

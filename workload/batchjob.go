@@ -41,14 +41,16 @@ func (k batchJobKind) Read(_ context.Context, _ client.Reader, obj client.Object
 		return nil, false, nil, nil
 	}
 	job := newJob(k.GroupVersionKind(), b)
-	// Its controller follows a change of parallelism while the Job runs.
-	job.PodOwnerUID, job.Elastic = b.UID, true
+	job.PodOwnerUID = b.UID
 	job.Suspended = ptr.Deref(b.Spec.Suspend, false)
 	job.Finish = batchJobFinish(b)
 	set, no := batchPodSet(b)
 	if no == nil {
 		job.PodSets = []PodSet{*set}
 		job.PodPriorityClass = podPriorityClass(job.PodSets)
+		// Its controller follows a change of parallelism while the Job runs; where
+		// Muster itself may change that, it is not the author's wish.
+		job.Elastic = set.MinCount == 0 && set.Whole == 0
 		no = placedAlready(job.PodSets)
 	}
 	if no == nil {
