@@ -34,9 +34,8 @@ func TestPassAdmitsWhoANaivePassWouldAdmitInTheSameOrder(t *testing.T) {
 			s.queue("main", false, []string{"new"}, 16)
 			s.queue("two", false, []string{"old", "new"}, 8, 8)
 			s.queue("strict", false, []string{"new"}, 8)
-			s.queue("lender", false, []string{"new"}, 8)
 			// The naive one stops nobody for others.
-			for _, queue := range []string{"main", "two", "strict", "lender"} {
+			for _, queue := range []string{"main", "two", "strict"} {
 				s.setMinRuntime(types.NamespacedName{Name: queue}, new(1000*time.Hour))
 			}
 			s.Restored()
@@ -139,7 +138,7 @@ func drawJob(t *rapid.T, name string) *workload.Job {
 	case 4:
 		j.PodSets = append(j.PodSets, set("later", 1, 1, 4))
 	}
-	j.Queue = rapid.SampledFrom([]string{"main", "main", "two", "strict", "lender"}).Draw(t, "queue")
+	j.Queue = rapid.SampledFrom([]string{"main", "main", "two", "strict"}).Draw(t, "queue")
 	j.Created = epoch0.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) * time.Minute)
 	return j
 }
@@ -266,8 +265,8 @@ func (p *pair) stopPod(t *rapid.T) {
 }
 
 func (p *pair) changeQuota(t *rapid.T) {
-	name := rapid.SampledFrom([]string{"main", "two", "strict", "lender"}).Draw(t, "queue")
-	flavors := map[string][]string{"main": {"new"}, "two": {"old", "new"}, "strict": {"new"}, "lender": {"new"}}[name]
+	name := rapid.SampledFrom([]string{"main", "two", "strict"}).Draw(t, "queue")
+	flavors := map[string][]string{"main": {"new"}, "two": {"old", "new"}, "strict": {"new"}}[name]
 	quotas := make([]int64, len(flavors))
 	for i := range quotas {
 		quotas[i] = rapid.SampledFrom([]int64{0, 4, 8, 16, 32}).Draw(t, "gpus")
