@@ -64,6 +64,9 @@ func (o Options) complete() Options {
 // shown: no clock, no client. It is not safe for concurrent use.
 type Checker struct {
 	options Options
+	// missed are the parts of the history whose events only say how things are,
+	// without being judged: something that happened there is not known.
+	missed []span
 	// now and version are the event's that is being judged.
 	now     time.Time
 	version string
@@ -152,7 +155,10 @@ func (c *Checker) Violations() []*Violation { return slices.Clone(c.violations) 
 func (c *Checker) Foreign() []string { return slices.Clone(c.foreign) }
 
 // judging says whether the event is to be judged, not only recorded.
-func (c *Checker) judging() bool { return later(c.version, c.options.After) }
+func (c *Checker) judging() bool {
+	return later(c.version, c.options.After) &&
+		!slices.ContainsFunc(c.missed, func(s span) bool { return s.holds(c.version) })
+}
 
 // justNow says that something happened so recently that Muster may have acted
 // without knowing of it.

@@ -23,6 +23,14 @@ func newOrder(streams ...string) *order {
 	return o
 }
 
+// span is a part of the history: what came after one resource version, up to
+// another.
+type span struct{ after, upTo string }
+
+func (s span) holds(version string) bool {
+	return later(version, s.after) && !later(version, s.upTo)
+}
+
 // push takes the next event of a stream.
 func (o *order) push(stream string, e Event) error {
 	if err := checkVersion(e.version()); err != nil {

@@ -24,10 +24,12 @@ type stream struct {
 	kind    schema.GroupVersionKind
 	example client.Object
 	client  client.WithWatch
-	// push takes a change, and advance that all changes up to a version were
-	// delivered.
+	// push takes a change, advance that all changes up to a version were
+	// delivered, and missed that those after one version and up to another were
+	// not.
 	push    func(Event)
 	advance func(version string)
+	missed  func(after, upTo string)
 
 	mu    sync.Mutex
 	known map[types.UID]client.Object
@@ -110,11 +112,13 @@ func (s *stream) Bookmark(version string) error {
 }
 
 // Replace implements cache.ReflectorStore: the first list, or one after the
-// watch was lost. What was deleted meanwhile is placed at the list's version.
+// watch was lost, as it is when the resource's definition changes. Then it says
+// how things have become and not how they came to be so. What was deleted
+// meanwhile is placed at the list's version.
 func (s *stream) Replace(objects []any, version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	missing := maps.Clone(s.known)
+	missing, news := maps.Clone(s.known), false
 	for _, o := range objects {
 		obj, ok := o.(client.Object)
 		if !ok {
@@ -124,10 +128,15 @@ func (s *stream) Replace(objects []any, version string) error {
 		delete(missing, obj.GetUID())
 		switch {
 		case before == nil:
+			news = true
 			s.take(watch.Added, obj)
 		case before.GetResourceVersion() != obj.GetResourceVersion():
+			news = true
 			s.take(watch.Modified, obj)
 		}
+	}
+	if s.reached != "" && (news || len(missing) > 0) {
+		s.missed(s.reached, version)
 	}
 	for _, obj := range missing {
 		obj = obj.DeepCopyObject().(client.Object)

@@ -31,6 +31,8 @@ type Watcher struct {
 	mu      sync.Mutex
 	order   *order
 	checker *Checker
+	// missed are the parts of the history that a watch did not see.
+	missed []span
 	// err is the first event that could not be placed in the history.
 	err error
 	// reported is how many violations Check has returned.
@@ -103,6 +105,7 @@ func (w *Watcher) stream(c client.WithWatch, example client.Object) (*stream, er
 	s := newStream(c, kind, example)
 	s.push = func(e Event) { w.push(kind.Kind, e) }
 	s.advance = func(version string) { w.advance(kind.Kind, version) }
+	s.missed = w.miss
 	return s, nil
 }
 
@@ -141,6 +144,12 @@ func (w *Watcher) advance(stream, version string) {
 	w.order.advance(stream, version)
 }
 
+func (w *Watcher) miss(after, upTo string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missed = append(w.missed, span{after, upTo})
+}
+
 // Check judges everything that has happened up to now. The error holds every
 // violation that no Check has returned before, each with its history, or says
 // why the history is not complete.
@@ -150,11 +159,17 @@ func (w *Watcher) Check(ctx context.Context) error {
 			return fmt.Errorf("checking what must always hold: %w", err)
 		}
 	}
+	return w.judge()
+}
+
+// judge judges what the streams have delivered.
+func (w *Watcher) judge() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return fmt.Errorf("checking what must always hold: %w", w.err)
 	}
+	w.checker.missed = w.missed
 	for _, e := range w.order.ready() {
 		w.checker.Observe(e)
 	}
