@@ -336,10 +336,10 @@ func TestAJobThatChangedItsQueueIsNotAdmittedToTheOldOneAgain(t *testing.T) {
 	s := testScene(t, 8, 8)
 	j := s.admitted(job("a", set("node", 0, 1, 8)), []string{"node-0"})
 	elsewhere := with(j, func(j *workload.Job) { j.Queue = "other" })
-	if s.read(elsewhere, nil, nil); s.state(j) != Leaving {
+	stopped := suspended(elsewhere)
+	if s.read(stopped, nil, nil); s.state(j) != Leaving {
 		t.Fatalf("it is %s", s.state(j))
 	}
-	stopped := suspended(elsewhere)
 	s.read(stopped, s.workloadOfJob(stopped), nil)
 	clear(s.wishes.synced)
 	s.left(j.Owner.UID)

@@ -62,8 +62,12 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 	owners := workload.AddOwners(changed, job)
 	admitted := isAdmitted(have)
 	resized := admitted && job.Elastic && !job.Suspended && sameSets(have, want) && otherSizes(have, want)
-	if !owners && !resized && (admitted || matches(have, want, job)) {
+	reclassed := admitted && otherClass(have, want)
+	if !owners && !resized && !reclassed && (admitted || matches(have, want, job)) {
 		return have, nil, nil
+	}
+	if reclassed {
+		changed.Spec.Priority, changed.Spec.PriorityClassRef = want.Spec.Priority, want.Spec.PriorityClassRef
 	}
 	if resized {
 		// What it has is in the status. The templates stay: those of a job that
@@ -73,7 +77,7 @@ func (j *Jobs) ensureWorkload(ctx context.Context, job *workload.Job) (*kueue.Wo
 		}
 	}
 	if admitted {
-		// What is admitted stays as it is.
+		// The rest of what is admitted stays as it is.
 		if err := j.client.Update(ctx, changed); err != nil {
 			return nil, nil, fmt.Errorf("updating the admitted Workload %s: %w", klog.KObj(want), err)
 		}
@@ -125,6 +129,14 @@ func sameSets(a, b *kueue.Workload) bool {
 // other numbers of pods.
 func otherSizes(a, b *kueue.Workload) bool {
 	return !slices.EqualFunc(a.Spec.PodSets, b.Spec.PodSets, func(x, y kueue.PodSet) bool { return x.Count == y.Count })
+}
+
+// otherClass says that a job names another WorkloadPriorityClass than its Workload. An
+// admitted Workload can change from one to another, as under Kueue, and not have its
+// first one, or none any more: these count when the job is admitted anew.
+func otherClass(have, want *kueue.Workload) bool {
+	x, y := have.Spec.PriorityClassRef, want.Spec.PriorityClassRef
+	return x != nil && y != nil && x.Kind == kueue.WorkloadPriorityClassKind && y.Kind == x.Kind && x.Name != y.Name
 }
 
 // matches says that the spec of a Workload is what its job asks for.

@@ -97,3 +97,43 @@ func TestWhatHappensToAWorkloadWhileItsJobIsReadForTheFirstTimeIsKnown(t *testin
 		})
 	}
 }
+
+func TestARunningJobFollowsFromOnePriorityClassToAnother(t *testing.T) {
+	classes := []client.Object{}
+	for name, value := range map[string]int32{"low": 1, "high": 10} {
+		classes = append(classes, &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
+	}
+	for name, tt := range map[string]struct {
+		from, to string
+		want     int32
+	}{
+		"another one": {from: "low", to: "high", want: 10},
+		"the same":    {from: "low", to: "low", want: 7},
+		// The API takes neither from an admitted Workload.
+		"none any more": {from: "low", to: "", want: 7},
+		"a first one":   {from: "", to: "high", want: 7},
+	} {
+		s := testScene(t, 8, 8)
+		j := s.jobsOn(t, interceptor.Funcs{}, classes...)
+		of := with(job("a", set("node", 0, 1, 8)), func(j *workload.Job) { j.PriorityClass = tt.from })
+		wl, no, err := j.ensureWorkload(t.Context(), of)
+		if err != nil || no != nil {
+			t.Fatal(err, no)
+		}
+		// Somebody has written another priority.
+		wl.Spec.Priority = new(int32(7))
+		if err := j.client.Update(t.Context(), wl); err != nil {
+			t.Fatal(err)
+		}
+		isTrue(kueue.WorkloadAdmitted)(wl)
+		if err := j.client.Status().Update(t.Context(), wl); err != nil {
+			t.Fatal(err)
+		}
+		if _, no, err = j.ensureWorkload(t.Context(), with(of, func(j *workload.Job) { j.PriorityClass = tt.to })); err != nil || no != nil {
+			t.Fatal(err, no)
+		}
+		if got := *latest(t, j, wl).Spec.Priority; got != tt.want {
+			t.Errorf("%s: its priority is %d, want %d", name, got, tt.want)
+		}
+	}
+}

@@ -55,6 +55,9 @@ type entry struct {
 	noReservation instant
 	// unread is what was last said of annotations that cannot be read.
 	unread string
+	// ignored is the queue that the owner names and the job is not in, because it
+	// runs; nil if it is in that which it names.
+	ignored *string
 	// said is what was last told in an event of a job that waits, or that is
 	// admitted and misses nodes; nil if nothing was.
 	said *said

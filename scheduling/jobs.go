@@ -172,7 +172,7 @@ func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.Namespa
 func (j *Jobs) note(job *workload.Job, why, message string) {
 	const most = 8
 	kind := corev1.EventTypeNormal
-	if why == noteNodeLost || why == noteHoldBroken || why == noteInvalidAnnotation || why == noteStartRefused || why == notePodsGone {
+	if why == noteNodeLost || why == noteHoldBroken || why == noteInvalidAnnotation || why == noteStartRefused || why == noteQueueChangeIgnored || why == notePodsGone {
 		kind = corev1.EventTypeWarning
 	}
 	if len(job.Pods) > 0 {

@@ -63,7 +63,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	}
 	if e.holdsCapacity() {
 		e.stale = !sameSize(e.job, job)
-		job = l.keepAdmitted(e, job)
+		job = l.keepAdmitted(e, l.inHeldQueue(e, job))
 	} else {
 		e.stale = false
 		e.setWants(nil)

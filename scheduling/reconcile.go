@@ -43,7 +43,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		}
 		return j.leftBehind(ctx, kind, key.UID)
 	}
-	job, managed, no, err := kind.Read(ctx, j.reader, obj)
+	job, managed, no, err := j.readHeld(ctx, kind, obj)
 	if err != nil {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
 	}

@@ -114,12 +114,7 @@ func (j *Jobs) readOwner(ctx context.Context, wl *kueue.Workload, owner workload
 		return goneOwner(wl, owner), nil
 	}
 	if obj.GetLabels()[workload.QueueLabel] == "" {
-		labels := maps.Clone(obj.GetLabels())
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[workload.QueueLabel] = string(wl.Spec.QueueName)
-		obj.SetLabels(labels)
+		obj = workload.InQueue(obj, string(wl.Spec.QueueName))
 	}
 	job, managed, _, err := kind.Read(ctx, j.client, obj)
 	if err != nil {
@@ -265,9 +260,14 @@ func (l *Ledger) takeOverLate(waiting *entry) *entry {
 	return e
 }
 
-// asAdmitted is the job with the pod sets that it was admitted with: where its
-// templates are away, or others now, the Workload has a copy.
+// asAdmitted is the job in the queue and with the pod sets that it was admitted with:
+// where its templates are away, or others now, the Workload has a copy.
 func asAdmitted(job *workload.Job, wl *kueue.Workload) *workload.Job {
+	if queue := string(wl.Spec.QueueName); queue != "" && job.Queue != queue {
+		inQueue := *job
+		inQueue.Queue = queue
+		job = &inQueue
+	}
 	if admittedWith(job, wl.Status.Admission) {
 		return job
 	}

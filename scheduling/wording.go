@@ -14,6 +14,10 @@ const (
 	noteHoldBroken = "HoldBroken"
 )
 
+// noteQueueChangeIgnored: a job that runs names another queue than that in which it
+// holds quota.
+const noteQueueChangeIgnored = "QueueChangeIgnored"
+
 // noteStartRefused: the API server does not let an admitted job be resumed.
 const noteStartRefused = "StartRefused"
 

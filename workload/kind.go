@@ -124,6 +124,18 @@ func newJob(gvk schema.GroupVersionKind, obj client.Object) *Job {
 	}
 }
 
+// InQueue is a copy of obj that names the queue given.
+func InQueue(obj client.Object, queue string) client.Object {
+	out := obj.DeepCopyObject().(client.Object)
+	labels := out.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[QueueLabel] = queue
+	out.SetLabels(labels)
+	return out
+}
+
 // over says that nothing can be wrong with the job any more.
 func (j *Job) over() bool { return j.Finish != nil || j.Deleting }
 

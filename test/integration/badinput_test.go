@@ -128,7 +128,7 @@ func init() {
 			e.Create(t, next)
 			e.runs(t, next, 2)
 		}},
-		scenario{name: "a running job that loses its queue label stays charged until its pods are gone, also over a restart", run: func(t *testing.T, e *env) {
+		scenario{name: "a running job that loses its queue label goes on in its queue until it is gone, also over a restart", run: func(t *testing.T, e *env) {
 			e.Node(t, "node-0", 8)
 			e.Queue(t, e.namespace, "team", 8)
 			js, next := e.job("sly", "team", 2, 4), e.job("next", "team", 2, 4)
@@ -141,6 +141,7 @@ func init() {
 			if err := e.Client.Update(t.Context(), js); err != nil {
 				t.Fatal(err)
 			}
+			e.event(t, js, "QueueChangeIgnored", "runs on in queue team")
 			e.Create(t, next)
 			e.pending(t, next, "WaitingForQuota", "0 of 8 free")
 			e.restart(t)
