@@ -53,7 +53,8 @@ var (
 		Name: "muster_unmanaged_gpus", StabilityLevel: metrics.ALPHA,
 		Help: "GPUs of pods on nodes that Muster did not admit, by why it did not.",
 	}, []string{"namespace", "reason"})
-	// Evictions counts jobs that were stopped, by Kueue's Evicted reasons.
+	// Evictions counts jobs that were stopped, by the reasons of
+	// the condition Evicted.
 	Evictions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "muster_evictions_total", StabilityLevel: metrics.ALPHA,
 		Help: "Jobs stopped as a whole after they were admitted.",

@@ -82,7 +82,7 @@ func (l *Ledger) workloadDeleted(uid, workloadUID types.UID) {
 	e.workload = nil
 	e.version++
 	defer l.enqueue(e)
-	l.evict(e, eviction{reason: kueue.WorkloadDeactivated, message: "its Workload was deleted"})
+	l.evict(e, eviction{reason: evictedForDeletion, message: "its Workload was deleted"})
 }
 
 // isCharged says that a job holds quota and room.

@@ -156,7 +156,7 @@ func (l *Ledger) keepAdmitted(e *entry, job *workload.Job) *workload.Job {
 		return &kept
 	}
 	if job.Finish == nil && !job.Deleting {
-		l.evict(e, eviction{reason: kueue.WorkloadDeactivated, message: "its queue or its pods are not those that were admitted"})
+		l.evict(e, changed(e.job, job))
 	}
 	return &kept
 }

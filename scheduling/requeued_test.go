@@ -31,7 +31,7 @@ func TestRequeuedSaysWhetherAJobWaitsAgain(t *testing.T) {
 		"its ClusterQueue was drained":    {kueue.WorkloadEvictedByClusterQueueStopped, nil, metav1.ConditionFalse, reason.QueueInactive, kueue.WorkloadClusterQueueRestarted},
 		"deactivated":                     {kueue.WorkloadDeactivated, parked, metav1.ConditionFalse, reason.Deactivated, kueue.WorkloadReactivated},
 		"deactivated for its time":        {deactivatedDueTo + kueue.WorkloadMaximumExecutionTimeExceeded, parked, metav1.ConditionFalse, reason.Deactivated, kueue.WorkloadReactivated},
-		"changed, and waits at once":      {evicted: kueue.WorkloadDeactivated, left: metav1.ConditionTrue, back: kueue.WorkloadDeactivated},
+		"changed, and waits at once":      {evicted: evictedByPodSetsChange, left: metav1.ConditionTrue, back: evictedByPodSetsChange},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testScene(t, 8, 8)

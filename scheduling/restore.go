@@ -253,7 +253,7 @@ func (l *Ledger) takeOverLate(waiting *entry) *entry {
 	}
 	if !fits {
 		l.evict(e, eviction{
-			reason:  kueue.WorkloadDeactivated,
+			reason:  evictedTooLate,
 			message: "it was admitted by a scheduler that leads no more, onto quota or nodes that were given to others since",
 		})
 	}

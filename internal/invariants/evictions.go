@@ -10,8 +10,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// evictionReasons are those of Kueue's API. A deactivation may add its cause:
-// DeactivatedDueTo<cause>.
+// evictionReasons are those of Kueue's API, and Muster's own for what Kueue does not
+// tell. A deactivation may add its cause: DeactivatedDueTo<cause>.
 var evictionReasons = []string{
 	kueue.WorkloadEvictedByPreemption,
 	kueue.WorkloadEvictedByFlavorMigration,
@@ -22,6 +22,10 @@ var evictionReasons = []string{
 	kueue.WorkloadEvictedDueToNodeFailures,
 	kueue.WorkloadEvictedOnManagerCluster,
 	kueue.WorkloadDeactivated,
+	"QueueChanged",
+	"PodSetsChanged",
+	"WorkloadDeleted",
+	"AdmissionOutdated",
 }
 
 // judgeEviction asserts that an eviction which has just been written says why,
@@ -42,7 +46,7 @@ func (c *Checker) judgeEviction(was, now *claim, o *kueue.Workload) {
 	known := slices.Contains(evictionReasons, now.evicted) || strings.HasPrefix(now.evicted, kueue.WorkloadDeactivated+"DueTo")
 	switch {
 	case !known:
-		c.violated(evictionsSayWhy, fmt.Sprintf("%s was evicted for %q, which is no reason of Kueue's", now.ref, now.evicted), now.ref)
+		c.violated(evictionsSayWhy, fmt.Sprintf("%s was evicted for %q, which is no reason of Kueue's or Muster's", now.ref, now.evicted), now.ref)
 	case message == "":
 		c.violated(evictionsSayWhy, fmt.Sprintf("%s was evicted for %s without a message", now.ref, now.evicted), now.ref)
 	case now.evicted == kueue.WorkloadEvictedByPreemption && to == nil:
