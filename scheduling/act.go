@@ -28,7 +28,10 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			}
 		}
 		if err := j.suspend(ctx, kind, obj); err != nil {
-			return fmt.Errorf("suspending %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+			if isRefusal(err) {
+				j.sayStopRefused(job, want.message, err)
+			}
+			return err
 		}
 		if j.ledger.stopped(job.Owner.UID) {
 			j.note(job, stopWord(job), want.message)
@@ -50,16 +53,16 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			j.ledger.failToStart(job.Owner.UID, no.Message)
 			return nil
 		}
-		if refusesStart(err) {
-			if err := j.sayRefused(ctx, job, err); err != nil {
+		if isRefusal(err) {
+			if err := j.sayStartRefused(ctx, job, err); err != nil {
 				return err
 			}
 		}
-		if err != nil && !errors.Is(err, errRunsAlready) {
-			return fmt.Errorf("resuming %s %s: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+		if errors.Is(err, errRunsAlready) {
+			return nil
 		}
 		if err != nil {
-			return nil
+			return err
 		}
 		again, refused := j.ledger.started(job.Owner.UID)
 		if again {
@@ -130,7 +133,7 @@ func (j *Jobs) suspend(ctx context.Context, kind workload.Kind, obj client.Objec
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("reading %s %s to suspend it: %w", kind.GroupVersionKind().Kind, client.ObjectKeyFromObject(obj), err)
 	}
 	if current.GetUID() != obj.GetUID() {
 		return nil
@@ -163,7 +166,7 @@ var errRunsAlready = errors.New("it runs already")
 func (j *Jobs) resume(ctx context.Context, kind workload.Kind, obj client.Object, infos []workload.PodSetInfo) error {
 	current, err := j.current(ctx, kind, client.ObjectKeyFromObject(obj))
 	if err != nil {
-		return err
+		return fmt.Errorf("reading %s %s to resume it: %w", kind.GroupVersionKind().Kind, client.ObjectKeyFromObject(obj), err)
 	}
 	if current.GetUID() != obj.GetUID() {
 		return errRunsAlready
@@ -171,7 +174,7 @@ func (j *Jobs) resume(ctx context.Context, kind workload.Kind, obj client.Object
 	job, managed, _, err := kind.Read(ctx, j.reader, current)
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("reading the pod sets of %s %s to resume it: %w", kind.GroupVersionKind().Kind, client.ObjectKeyFromObject(obj), err)
 	case !managed || (!job.Suspended && !job.Gated):
 		return errRunsAlready
 	}

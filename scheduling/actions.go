@@ -140,6 +140,9 @@ func (l *Ledger) stopped(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
+	if e != nil {
+		e.refused = nil
+	}
 	if e == nil || e.state != Leaving {
 		return true
 	}

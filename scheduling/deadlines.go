@@ -124,7 +124,11 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
 	if e.lateSince != 0 && now.Sub(e.lateSince.time()) >= t.StartTimeout {
 		late.uncreated, late.creators = e.uncreated(), e.creators()
-		late.eviction.message = e.notThere(now, t.StartTimeout) + e.refusal() + "; " + released
+		late.eviction.message = e.notThere(now, t.StartTimeout)
+		if no := e.refusal(); no != "" {
+			late.eviction.message += "; it could not be resumed: " + no
+		}
+		late.eviction.message += "; " + released
 		return &late
 	}
 	if phase, over := e.neverReady(now, t.ReadyTimeout); over {

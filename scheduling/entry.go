@@ -28,8 +28,9 @@ type entry struct {
 	resumed bool
 	// stopSent: the owner was suspended by us since the job began to leave.
 	stopSent bool
-	// refused is set while the API server does not let an admitted job be resumed.
-	refused *refusedStart
+	// refused is set while the API server does not let the job be resumed, or
+	// stopped.
+	refused *denial
 	// ended: the owner has finished or is deleted.
 	ended bool
 	state State
@@ -173,7 +174,7 @@ func (e *entry) move(ev event) bool {
 	if !ok {
 		return false
 	}
-	e.state = to
+	e.state, e.refused = to, nil
 	e.version++
 	return true
 }

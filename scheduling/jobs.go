@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -172,7 +173,7 @@ func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.Namespa
 func (j *Jobs) note(job *workload.Job, why, message string) {
 	const most = 8
 	kind := corev1.EventTypeNormal
-	if why == noteNodeLost || why == noteHoldBroken || why == noteInvalidAnnotation || why == noteStartRefused || why == noteQueueChangeIgnored || why == notePodsGone {
+	if slices.Contains(warnings, why) {
 		kind = corev1.EventTypeWarning
 	}
 	if len(job.Pods) > 0 {

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,6 +121,83 @@ func TestARefusedStartIsToldOnceItLasts(t *testing.T) {
 			}
 			if got := r.says(t); got != before {
 				t.Errorf("when it has started, the Workload says %q", got)
+			}
+		})
+	}
+}
+
+func TestARefusedStopIsToldOnceItLasts(t *testing.T) {
+	budget := apierrors.NewTooManyRequests("it would violate the pod's disruption budget", 0)
+	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget db needs 1 healthy pods"}}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "jobsets"}, "a", errors.New("denied the request: no"))
+	for name, tc := range map[string]struct {
+		err      error
+		admitted bool
+		told     string
+	}{
+		"a policy that refuses":                      {forbidden, true, "it is to be stopped (make way) and cannot be: suspending JobSet team-a/a: " + forbidden.Error() + "; it is tried again"},
+		"a disruption budget":                        {budget, true, "disruption budget"},
+		"a policy, of a job that runs unadmitted":    {forbidden, false, "it is to be stopped (it ran without being admitted"},
+		"an API server that is asked too much":       {apierrors.NewTooManyRequests("later", 1), true, ""},
+		"an object that is out of date":              {apierrors.NewConflict(schema.GroupResource{}, "a", nil), true, ""},
+		"a policy that is changed before it is told": {nil, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRefusals(t)
+			js := &jobset.JobSet{}
+			if err := r.jobs.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "a"}, js); err != nil {
+				t.Fatal(err)
+			}
+			js.Spec.Suspend = new(false)
+			if err := r.jobs.client.Update(t.Context(), js); err != nil {
+				t.Fatal(err)
+			}
+			of := running(job("a", set("node", 0, 1, 8)))
+			r.read(of, r.workloadOf(of.Owner.UID), nil)
+			if tc.admitted {
+				r.stop(of, eviction{reason: kueue.WorkloadEvictedByPreemption, message: "make way"})
+			} else {
+				r.fresh(8)
+			}
+			r.err = tc.err
+			if tc.err == nil {
+				r.err = forbidden
+			}
+			events := r.jobs.recorder.(*record.FakeRecorder).Events
+			for len(events) > 0 {
+				<-events
+			}
+			r.jobs.ledger = r.Ledger
+			stop := func() error {
+				want := r.read(of, r.workloadOfJob(of), nil)
+				if tc.admitted {
+					want = r.want(r.entry(of))
+				}
+				if want.do != doSuspend {
+					t.Fatalf("to be done is %+v", want)
+				}
+				return r.jobs.act(t.Context(), r.jobs.kinds[of.Owner.GroupKind()], js, of, want)
+			}
+			if err := stop(); !errors.Is(err, r.err) || len(events) != 0 {
+				t.Fatalf("err %v, want to be tried again for %v; %d events at the first try", err, r.err, len(events))
+			}
+			if tc.err == nil {
+				r.err = nil
+			}
+			r.clock.Step(refusedFor)
+			for range 3 {
+				if err := stop(); !errors.Is(err, r.err) {
+					t.Fatalf("err %v, want to be tried again for %v", err, r.err)
+				}
+			}
+			var got []string
+			for len(events) > 0 {
+				if e := <-events; strings.Contains(e, noteStopRefused) {
+					got = append(got, e)
+				}
+			}
+			if tc.told == "" && len(got) > 0 || tc.told != "" && (len(got) != 1 || !strings.Contains(got[0], tc.told)) {
+				t.Errorf("told is %q, want %q", got, tc.told)
 			}
 		})
 	}

@@ -14,9 +14,15 @@ const (
 	noteHoldBroken = "HoldBroken"
 )
 
+// warnings are the reasons of events that are warnings.
+var warnings = []string{noteNodeLost, noteHoldBroken, noteInvalidAnnotation, noteStartRefused, noteStopRefused, noteQueueChangeIgnored, notePodsGone}
+
 // noteQueueChangeIgnored: a job that runs names another queue than that in which it
 // holds quota.
 const noteQueueChangeIgnored = "QueueChangeIgnored"
+
+// noteStopRefused: the API server does not let a job be stopped that is to stop.
+const noteStopRefused = "StopRefused"
 
 // noteStartRefused: the API server does not let an admitted job be resumed.
 const noteStartRefused = "StartRefused"
