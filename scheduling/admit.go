@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,7 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 	}
 	a := admission{workload: e.workload, state: e.state, replanned: e.replanned}
 	a.job, a.assignment = e.remaining()
+	var on []string
 	for _, set := range e.sets {
 		var nodes []string
 		for _, s := range set.slots {
@@ -45,12 +47,15 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 				return admission{}, false
 			}
 			nodes = append(nodes, s.node)
+			if s.node != "" && !slices.Contains(on, s.node) {
+				on = append(on, s.node)
+			}
 		}
 		a.nodes = append(a.nodes, nodes)
 	}
-	a.message = fmt.Sprintf("%s on %s from queue %s", amount(e.gpus(), e.podCount()), nodeRange(e.nodes()), e.job.Queue)
-	if runsInPart(e.job) {
-		a.message += fmt.Sprintf(", with %d of the %d pods that it asks for", e.job.PodSets[0].Count, e.job.PodSets[0].Whole)
+	a.message = fmt.Sprintf("%s on %s from queue %s", amount(gpusOf(a.job), podsOf(a.job)), nodeRange(on), a.job.Queue)
+	if runsInPart(a.job) {
+		a.message += fmt.Sprintf(", with %d of the %d pods that it asks for", a.job.PodSets[0].Count, a.job.PodSets[0].Whole)
 	}
 	return a, true
 }

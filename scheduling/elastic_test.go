@@ -136,8 +136,13 @@ func TestElasticJobGivesUpSlotsAsItsPodsGo(t *testing.T) {
 		if s.used() != gpus || s.taken("node-0") != gpus {
 			t.Fatalf("before the Workload says so %d GPUs are charged and %d taken", s.used(), s.taken("node-0"))
 		}
+		a, _ := s.admissionOf(j.Owner.UID)
+		told := a.message
 		wl := s.write(fewer)
 		left := int32(3 - i)
+		if want := fmt.Sprintf("%d GPUs on node-0 from queue main", 2*left); told != want {
+			t.Fatalf("its admission says %q, want %q", told, want)
+		}
 		if count, gpus := admittedPods(wl); count != left || gpus != int64(2*left) {
 			t.Fatalf("the Workload has %d pods and %d GPUs", count, gpus)
 		}

@@ -398,10 +398,12 @@ func (e *entry) holder(reserved time.Time) quota.Holder {
 }
 
 // gpus is the number of GPUs that the whole job asks for.
-func (e *entry) gpus() int64 {
+func (e *entry) gpus() int64 { return gpusOf(e.job) }
+
+func gpusOf(job *workload.Job) int64 {
 	var n int64
-	for i := range e.job.PodSets {
-		ps := &e.job.PodSets[i]
+	for i := range job.PodSets {
+		ps := &job.PodSets[i]
 		n += int64(ps.Count) * workload.GPUs(ps.PerPod())
 	}
 	return n

@@ -120,10 +120,11 @@ func (e *entry) progress(now time.Time) (bound, all int) {
 	return bound, all
 }
 
-func (e *entry) podCount() int64 {
+// podsOf is the number of pods of a job.
+func podsOf(job *workload.Job) int64 {
 	var n int64
-	for i := range e.job.PodSets {
-		n += int64(e.job.PodSets[i].Count)
+	for i := range job.PodSets {
+		n += int64(job.PodSets[i].Count)
 	}
 	return n
 }
