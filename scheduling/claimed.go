@@ -104,7 +104,7 @@ func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, vic
 		l.preempt(v, e)
 	}
 	if len(victims) > 0 {
-		l.effects.Note(e.job, notePreempting, stopsVictims(victims, len(c.awaits), nodes))
+		l.effects.Note(e.job, notePreempting, stopsVictims(victims, len(c.awaits), l.awaitedNodes(e)))
 	}
 	l.enqueue(e)
 	l.podsCame(e.gpus() > 0)
@@ -247,16 +247,49 @@ func (e *entry) claimedNodes() []string {
 }
 
 // whyClaimed is what a job says that has a claim.
-func (e *entry) whyClaimed() *reason.Reason {
+func (l *Ledger) whyClaimed(e *entry) *reason.Reason {
 	n := len(e.claim.awaits)
 	if n == 0 {
 		return reason.New(reason.WaitingForPreemptedWorkloads, "the jobs that were stopped for it have left; it is about to start")
 	}
-	return reason.New(reason.WaitingForPreemptedWorkloads, "waiting for %s to leave %s", jobs(n), nodeRange(e.claimedNodes()))
+	return reason.New(reason.WaitingForPreemptedWorkloads, "waiting for %s to leave %s%s", jobs(n), nodeRange(l.awaitedNodes(e)), l.unstoppable(e))
+}
+
+// leavers are the jobs that a claim waits for, in queue order.
+func (l *Ledger) leavers(e *entry) []*entry {
+	var out []*entry
+	for uid := range e.claim.awaits {
+		if o := l.jobs[uid]; o != nil {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, (*entry).before)
+	return out
+}
+
+// awaitedNodes are the nodes that those leave whom a claim waits for: where only
+// quota is short, the job starts on others.
+func (l *Ledger) awaitedNodes(e *entry) []string {
+	var out []string
+	for _, o := range l.leavers(e) {
+		out = append(out, o.nodes()...)
+	}
+	return out
+}
+
+// unstoppable says of one of those whom a claim waits for that it cannot be stopped, as the
+// end of a sentence.
+func (l *Ledger) unstoppable(e *entry) string {
+	for _, o := range l.leavers(e) {
+		if no := o.refusal(); no != "" {
+			return fmt.Sprintf("; %s %s cannot be stopped: %s", o.job.Owner.Kind, o.job.Owner.NamespacedName, no)
+		}
+	}
+	return ""
 }
 
 // stopsVictims names the jobs that are stopped for another one, which waits for
-// as many to leave as are awaited.
+// as many to leave their nodes as are awaited.
 func stopsVictims(victims []victim, awaited int, nodes []string) string {
 	const most = 3
 	var names []string

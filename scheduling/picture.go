@@ -168,7 +168,7 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 	case l.rival != nil:
 		return l.rival
 	case e.claim != nil:
-		return e.whyClaimed()
+		return l.whyClaimed(e)
 	case now.Before(e.requeueAt):
 		return reason.New(reason.BackingOff, "it did not start and is tried again at %s", e.requeueAt.UTC().Format(time.RFC3339))
 	}

@@ -49,12 +49,12 @@ func amount(gpus, pods int64) string {
 	}
 }
 
-// nodeRange writes nodes shortly, in their order: runs of consecutive numbers as
-// first..last, and no more than five items.
+// nodeRange writes nodes shortly, in their order and each once: runs of consecutive
+// numbers as first..last, and no more than five items.
 func nodeRange(nodes []string) string {
 	const most = 5
 	var items []string
-	nodes = slices.SortedFunc(slices.Values(nodes), compareNodes)
+	nodes = slices.Compact(slices.SortedFunc(slices.Values(nodes), compareNodes))
 	for i := 0; i < len(nodes); {
 		end := i
 		for end+1 < len(nodes) && follows(nodes[end], nodes[end+1]) {

@@ -1,0 +1,40 @@
+package scheduling
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// onlyOn keeps the pods of a job to a node.
+func onlyOn(node string) func(*workload.Job) {
+	return func(j *workload.Job) {
+		j.PodSets[0].Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	}
+}
+
+// Where only quota is short, a job starts on other nodes than those that the others leave.
+func TestAClaimNamesTheNodesThatAreLeft(t *testing.T) {
+	c := newContest(t, 8, 8)
+	c.policy("main", "", 4, lowerPriority)
+	low, high := one("low", 4, onlyOn("node-1")), one("high", 4, onlyOn("node-0"))
+	c.runs(low, -1)
+	c.submit(high, 1)
+	c.pass()
+	c.wantState(high, Claimed)
+	if got, want := c.why(high).Message, "waiting for 1 job to leave node-1"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if diff := cmp.Diff([]string{"Preempting: stops JobSet team-a/low, and waits for it to leave node-1"}, c.wishes.notes["high"]); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	c.refusedAgain(low.Owner.UID, errors.New("not on Mondays"))
+	c.saidRefused(low.Owner.UID, "not on Mondays")
+	if got, want := c.why(high).Message, "waiting for 1 job to leave node-1; JobSet team-a/low cannot be stopped: not on Mondays"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
