@@ -13,19 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
-const (
-	// podFinalizer is on the pods that Kueue manages itself.
-	podFinalizer = "kueue.x-k8s.io/managed"
-	// admissionGate and kueue.TopologySchedulingGate keep pods from being
-	// scheduled until Kueue takes them off.
-	admissionGate = "kueue.x-k8s.io/admission"
-)
-
-func isKueuesGate(g corev1.PodSchedulingGate) bool {
-	return g.Name == admissionGate || g.Name == kueue.TopologySchedulingGate
-}
+// podFinalizer is on the pods that Kueue manages itself.
+const podFinalizer = "kueue.x-k8s.io/managed"
 
 // podsLeftBehind are pods that nobody lets go: they cannot be scheduled, or not
 // be deleted.
@@ -37,7 +30,7 @@ func (p *patient) podsLeftBehind(ctx context.Context) ([]finding, error) {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		gated := slices.ContainsFunc(pod.Spec.SchedulingGates, isKueuesGate)
+		gated := workload.WaitsForKueue(pod)
 		held := slices.Contains(pod.Finalizers, podFinalizer)
 		if !gated && !held {
 			continue
@@ -62,7 +55,7 @@ func (p *patient) podsLeftBehind(ctx context.Context) ([]finding, error) {
 func (p *patient) letPodGo(ctx context.Context, pod *corev1.Pod) error {
 	free := pod.DeepCopy()
 	free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == podFinalizer })
-	free.Spec.SchedulingGates = slices.DeleteFunc(free.Spec.SchedulingGates, isKueuesGate)
+	free.Spec.SchedulingGates = slices.DeleteFunc(free.Spec.SchedulingGates, workload.IsKueuesGate)
 	err := p.client.Patch(ctx, free, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("it has changed meanwhile, try again: %w", err)
