@@ -4,7 +4,7 @@
 // A Tree holds the LocalQueues, ClusterQueues, Cohorts and ResourceFlavors of
 // Kueue's API, and the charges of the jobs that were admitted. Kueue's
 // arithmetic and rules are the specification: what Cohorts lend and borrow
-// (cell.go), which flavor a pod set gets (assign.go, fungibility.go), and whose
+// (cell.go), which flavor a pod set gets (flavors.go, fungibility.go), and whose
 // jobs may be asked to leave (candidates.go, fair.go). Use is counted twice, as
 // it is now and as it will be when those that leave have left; a job is admitted
 // only where it fits both.
