@@ -43,8 +43,7 @@ type Assignment struct {
 // does not fit now, but would if others left (Mode is Preempt). A Reason alone
 // says no, in one of the classes QueueNotFound, QueueInactive,
 // NamespaceMismatch, Misconfigured, NoMatchingFlavor, ExceedsMaxQuota and
-// WaitingForQuota. A job that has a claim gets the flavors of it, if that fits.
-// It is ExceedsMaxQuota only where the job would not fit the
+// WaitingForQuota. It is ExceedsMaxQuota only where the job would not fit the
 // queue with no other job in the whole cohort.
 func (t *Tree) Assign(r Request) (*Assignment, *reason.Reason) {
 	s := &search{tree: t, request: &r}
@@ -73,13 +72,6 @@ func (s *search) ask() (a *Assignment, class reason.Class, miss *misfit, why *re
 		return nil, why.Class, nil, why
 	}
 	defer t.without(r.ID)()
-	if k := t.claims[r.ID]; k != nil && k.queue == s.queue {
-		s.claimed = k.usage
-		if a, miss := s.fit(sets); a != nil && miss == nil {
-			return a, "", nil, nil
-		}
-		s.claimed = nil
-	}
 	a, miss = s.fit(sets)
 	switch {
 	case miss == nil:

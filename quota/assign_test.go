@@ -120,6 +120,30 @@ func TestAssignGivesFlavors(t *testing.T) {
 				Usage:        Usage{{"a100", nvidiaGPU}: 8},
 			},
 		},
+		"a flavor in which there was no place is passed over by the pod set that had none": {
+			tree: cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16"), of("a100", "nvidia.com/gpu", "16"))),
+				flavorOf("h100", nil), flavorOf("a100", nil)),
+			request: job(pods("a", 1, "nvidia.com/gpu", "8"), pods("b", 1, "nvidia.com/gpu", "8").without("h100")),
+			want: &Assignment{
+				ClusterQueue: "cq",
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100"}, {nvidiaGPU: "a100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8}, {nvidiaGPU: 8}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 8, {"a100", nvidiaGPU}: 8},
+			},
+		},
+		"a pod set that has flavors keeps them, each pod set its own": {
+			tree: cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16"), of("a100", "nvidia.com/gpu", "16"))),
+				flavorOf("h100", nil), flavorOf("a100", nil)),
+			request: job(
+				pods("a", 1, "nvidia.com/gpu", "8").in(map[corev1.ResourceName]string{nvidiaGPU: "a100"}),
+				pods("b", 1, "nvidia.com/gpu", "8").in(map[corev1.ResourceName]string{nvidiaGPU: "h100"})),
+			want: &Assignment{
+				ClusterQueue: "cq",
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "a100"}, {nvidiaGPU: "h100"}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 8}, {nvidiaGPU: 8}},
+				Usage:        Usage{{"h100", nvidiaGPU}: 8, {"a100", nvidiaGPU}: 8},
+			},
+		},
 		"a tainted flavor is passed over by pods that do not tolerate it": {
 			tree: cluster(clusterQ("cq", group(of("spot", "nvidia.com/gpu", "8"), of("h100", "nvidia.com/gpu", "8"))),
 				flavorOf("spot", nil, spot), flavorOf("h100", nil)),
@@ -298,6 +322,49 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 			request: job(pods("node", 5, "nvidia.com/gpu", "4")),
 			want: reason.Reason{Class: reason.ExceedsMaxQuota,
 				Message: "needs 20 GPUs in queue team-nlp, the quota is 16 in flavor h100, the quota is 8 in flavor a100"},
+		},
+		"what is free of two flavors is not the same resource": {
+			tree: func() *Tree {
+				return cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16", "cpu", "64"), of("a100", "nvidia.com/gpu", "8", "cpu", "64"))), flavorOf("h100", nil), flavorOf("a100", nil))
+			},
+			used:    Usage{{"h100", nvidiaGPU}: 12, {"a100", "cpu"}: 62000},
+			request: job(pods("node", 2, "nvidia.com/gpu", "4", "cpu", "2")),
+			want: reason.Reason{Class: reason.WaitingForQuota,
+				Message: "needs 8 GPUs in queue team-nlp, 4 of 16 free in flavor h100, 4 cpu needed, 2 of 64 free in flavor a100"},
+		},
+		"of several pod sets the first is told that fits no flavor": {
+			tree:    twoFlavors,
+			used:    Usage{{"h100", nvidiaGPU}: 16, {"a100", nvidiaGPU}: 8},
+			request: job(pods("master", 1, "nvidia.com/gpu", "8"), pods("worker", 2, "nvidia.com/gpu", "4")),
+			want: reason.Reason{Class: reason.WaitingForQuota,
+				Message: "pod set master needs 8 GPUs in queue team-nlp, 0 of 16 free in flavor h100, 0 of 8 free in flavor a100"},
+		},
+		"what the pod sets before it take is not what a pod set needs": {
+			tree:    twoFlavors,
+			used:    Usage{{"a100", nvidiaGPU}: 4},
+			request: job(pods("master", 1, "nvidia.com/gpu", "8"), pods("worker", 3, "nvidia.com/gpu", "4")),
+			want: reason.Reason{Class: reason.ExceedsMaxQuota,
+				Message: "pod set worker needs 12 GPUs in queue team-nlp, the quota is 16 in flavor h100, where other pod sets of it need 8, the quota is 8 in flavor a100"},
+		},
+		"nor what is free to it": {
+			tree:    twoFlavors,
+			used:    Usage{{"h100", nvidiaGPU}: 4, {"a100", nvidiaGPU}: 4},
+			request: job(pods("master", 1, "nvidia.com/gpu", "8"), pods("worker", 2, "nvidia.com/gpu", "4")),
+			want: reason.Reason{Class: reason.WaitingForQuota,
+				Message: "pod set worker needs 8 GPUs in queue team-nlp, 12 of 16 free in flavor h100, where other pod sets of it need 8, 4 of 8 free in flavor a100"},
+		},
+		"no flavor is left": {
+			tree:    twoFlavors,
+			request: job(pods("node", 2, "nvidia.com/gpu", "4").without("h100", "a100")),
+			want: reason.Reason{Class: reason.NoMatchingFlavor,
+				Message: "pod set node: flavor h100 is ruled out for it; flavor a100 is ruled out for it"},
+		},
+		"the flavor that is left is in use": {
+			tree:    twoFlavors,
+			used:    Usage{{"a100", nvidiaGPU}: 8},
+			request: job(pods("node", 2, "nvidia.com/gpu", "4").without("h100")),
+			want: reason.Reason{Class: reason.WaitingForQuota,
+				Message: "needs 8 GPUs in queue team-nlp, 0 of 8 free in flavor a100"},
 		},
 		"a flavor that the pods may not use is not told of": {
 			tree: twoFlavors,

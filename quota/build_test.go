@@ -88,6 +88,16 @@ func (ps PodSet) as(spec corev1.PodSpec) PodSet {
 	return ps
 }
 
+func (ps PodSet) without(flavors ...string) PodSet {
+	ps.Without = flavors
+	return ps
+}
+
+func (ps PodSet) in(flavors map[corev1.ResourceName]string) PodSet {
+	ps.Flavors = flavors
+	return ps
+}
+
 // h100GPUs is the cell that most tests of cohorts are about.
 var h100GPUs = FlavorResource{"h100", nvidiaGPU}
 

@@ -1,6 +1,10 @@
 package quota
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // search looks for the flavors of one request.
 type search struct {
@@ -9,28 +13,11 @@ type search struct {
 	request *Request
 	// empty has it look as if no other job were in the whole cohort.
 	empty bool
-	// claimed, if not nil, has it look only at what the job has claimed: others
-	// have left for these flavors.
-	claimed Usage
 	// wordless: nobody will read what is missing; mute is what stands for it then,
 	// and bar what has to change before the answer can.
 	wordless bool
 	mute     misfit
 	bar      Bar
-}
-
-// mayLook says that a flavor is among those to look at.
-func (s *search) mayLook(flavor string, asked []portion, before Usage) bool {
-	if s.claimed == nil {
-		return true
-	}
-	for _, a := range asked {
-		fr := FlavorResource{flavor, a.resource}
-		if saturatingAdd(before[fr], a.value) > s.claimed[fr] {
-			return false
-		}
-	}
-	return true
 }
 
 // fit gives every pod set, in order, a flavor for each group, beside what is
@@ -51,8 +38,8 @@ func (s *search) fit(sets []demand) (*Assignment, *misfit) {
 				continue
 			}
 			flavor, o, miss := s.choose(&d.podSet, g, asked, before)
-			if miss != nil && !s.wordless && len(groups[g].flavors) == 1 {
-				miss.countLaterSets(g, sets[i+1:])
+			if miss != nil && !s.wordless {
+				miss.lookAround(g, sets, i)
 			}
 			if !o.possible() {
 				if i > 0 && len(groups[g].flavors) > 1 {
@@ -129,7 +116,10 @@ func (s *search) choose(ps *PodSet, g int, asked []portion, before Usage) (flavo
 		s.bar = Bar{known: true}
 	}
 	for _, name := range flavors {
-		if !s.mayLook(name, asked, before) {
+		if !ps.mayHave(name, asked) {
+			if !s.wordless {
+				miss.refused = append(miss.refused, fmt.Sprintf("flavor %s is ruled out for it", name))
+			}
 			continue
 		}
 		f := s.tree.flavors[name]

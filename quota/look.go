@@ -43,7 +43,7 @@ func (t *Tree) Look(r Request) (a *Assignment, no reason.Class, bar Bar) {
 // asks nobody to leave. It has none where there are flavors to choose from, or
 // where its share decides when it is looked at.
 func (s *search) barWhole(sets []demand) Bar {
-	if s.claimed != nil || s.tree.SharesFairly() {
+	if s.tree.SharesFairly() {
 		return Bar{}
 	}
 	bar := Bar{known: true, whole: true}

@@ -15,6 +15,8 @@ const namedFlavors = 3
 type misfit struct {
 	clusterQueue string
 	podSet       string
+	// oneOf says that other pod sets ask for a flavor of the group as well.
+	oneOf bool
 	// flavors is the number of flavors in the group.
 	flavors int
 	// refused says of each flavor that the pods may not use, why.
@@ -28,8 +30,9 @@ type misfit struct {
 // shortage is one cell that has less than is asked.
 type shortage struct {
 	cell FlavorResource
-	// need counts the pod sets before this one that use the cell too.
-	need, nominal int64
+	// need is what is asked of the cell, others what pod sets before this one take
+	// of it.
+	need, others, nominal int64
 	// own is what is free of nominal as long as nobody borrows it; room is what can
 	// be had now, borrowed or not, and later what can be had when those that are
 	// leaving have left and those that have a claim have come.
@@ -43,9 +46,9 @@ type shortage struct {
 	borrowing int64
 }
 
-func (s *search) shortageOf(fr FlavorResource, c *cell, need int64) shortage {
+func (s *search) shortageOf(fr FlavorResource, c *cell, need, others int64) shortage {
 	out := shortage{
-		cell: fr, need: need, nominal: c.limits.nominal, borrowing: c.limits.borrowing,
+		cell: fr, need: need, others: others, nominal: c.limits.nominal, borrowing: c.limits.borrowing,
 		own:   amountOf(c.limits.nominal).minus(c.used[now]).atLeastZero().value(),
 		room:  c.available(now).atLeastZero().value(),
 		later: c.available(afterwards).atLeastZero().value(),
@@ -64,13 +67,20 @@ func (s *search) shortageOf(fr FlavorResource, c *cell, need int64) shortage {
 	return out
 }
 
-// countLaterSets adds what the pod sets after this one will ask of the same
-// cells, so that the sentence names what the whole job needs. It holds only in
-// a group of one flavor, where they have nowhere else to go.
-func (m *misfit) countLaterSets(group int, later []demand) {
+// lookAround looks at the other pod sets than the one with this index. In a group
+// of one flavor they all ask for the same, so that the sentence is to name what the
+// whole job needs; else each goes where there is enough for it.
+func (m *misfit) lookAround(group int, sets []demand, this int) {
+	if m.flavors > 1 {
+		for i := range sets {
+			m.oneOf = m.oneOf || (i != this && sets[i].groups[group] != nil)
+		}
+		return
+	}
 	for _, short := range m.short {
 		for i := range short {
-			for _, d := range later {
+			short[i].need, short[i].others = saturatingAdd(short[i].need, short[i].others), 0
+			for _, d := range sets[this+1:] {
 				for _, a := range d.groups[group] {
 					if a.resource == short[i].cell.Resource {
 						short[i].need = saturatingAdd(short[i].need, a.value)
@@ -105,6 +115,9 @@ func (m *misfit) exceeds(queue string) *reason.Reason {
 func (m *misfit) sentence(queue string, has func(s shortage, in string) string) string {
 	first := m.short[0][0]
 	head := "needs " + FormatAmount(first.cell.Resource, first.need) + " in queue " + queue + ", "
+	if m.oneOf {
+		head = "pod set " + m.podSet + " " + head
+	}
 	if m.flavors == 1 {
 		tail := has(first, "")
 		for _, s := range m.short[0][1:] {
@@ -116,8 +129,11 @@ func (m *misfit) sentence(queue string, has func(s shortage, in string) string) 
 	for _, short := range m.short {
 		s := short[0]
 		clause := has(s, " in flavor "+s.cell.Flavor)
+		if s.others > 0 {
+			clause += ", where other pod sets of it need " + value(s, s.others)
+		}
 		if s.cell.Resource != first.cell.Resource {
-			clause = fmt.Sprintf("%s: %s", s.cell.Resource, clause)
+			clause = fmt.Sprintf("%s needed, %s", FormatAmount(s.cell.Resource, s.need), clause)
 		}
 		clauses = append(clauses, clause)
 	}

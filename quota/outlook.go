@@ -23,7 +23,7 @@ func (s *search) look(flavor string, asked []portion, before Usage, choice bool,
 		if o.chance != fits {
 			miss.lacks = true
 			if !s.wordless {
-				short = append(short, s.shortageOf(fr, c, need))
+				short = append(short, s.shortageOf(fr, c, a.value, before[fr]))
 			}
 		}
 		if o.chance == waits && at.cell == nil {

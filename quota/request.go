@@ -37,6 +37,19 @@ type PodSet struct {
 	// Template decides which flavors the pods may use, by its tolerations,
 	// node selector and required node affinity; nil is a pod without any.
 	Template *corev1.PodSpec
+	// Flavors, if not nil, are the only ones that the pods may be given, by
+	// resource: what they have or are promised, or what nodes were found for.
+	Flavors map[corev1.ResourceName]string
+	// Without are flavors that the pods are not to be given: no nodes were found
+	// for them there.
+	Without []string
+}
+
+// mayHave says that a flavor, of which something is asked, is not ruled out by
+// the request itself.
+func (ps *PodSet) mayHave(flavor string, asked []portion) bool {
+	// All resources of a group have one flavor.
+	return (ps.Flavors == nil || ps.Flavors[asked[0].resource] == flavor) && !slices.Contains(ps.Without, flavor)
 }
 
 // demand is what one pod set asks of the resource groups.

@@ -38,12 +38,12 @@ func (s *scene) growOn(j *workload.Job, nodes ...string) *reason.Reason {
 		s.t.Fatalf("%s does not ask for more pods", e)
 	}
 	want, more := e.grown()
-	a, no := s.assignAgain(e, want)
+	_, no := s.assignAgain(e, want)
 	if no != nil {
 		s.growthRefused(e, more, no)
 		return no
 	}
-	if err := s.extend(e, want, a, s.classesAs(e, want), [][]string{nodes}); err != nil {
+	if err := s.extend(e, want, s.classesAs(e, want), [][]string{nodes}); err != nil {
 		s.t.Fatalf("growing: %v", err)
 	}
 	return nil

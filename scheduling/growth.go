@@ -95,9 +95,8 @@ func (p *pass) growOne(e *entry) {
 	e.growth.at = seen
 	want, more := e.grown()
 	no := l.growsBehind(e)
-	var a *quota.Assignment
 	if no == nil {
-		a, no = l.assignAgain(e, want)
+		_, no = l.assignAgain(e, want)
 	}
 	if no != nil {
 		l.growthRefused(e, more, no)
@@ -147,7 +146,7 @@ func (p *pass) growOne(e *entry) {
 		l.growthRefused(e, more, no)
 		return
 	}
-	if err := l.extend(e, want, a, classes, plan); err != nil {
+	if err := l.extend(e, want, classes, plan); err != nil {
 		klog.FromContext(p.ctx).V(2).Info("Growth not committed, it will be planned again", "job", klog.KRef(want.Owner.Namespace, want.Owner.Name), "why", err.Error())
 		e.growth.at = moves{}
 		return
@@ -178,12 +177,9 @@ func (l *Ledger) assignAgain(e *entry, want *workload.Job) (*quota.Assignment, *
 	// with its last one.
 	l.quota.Charge(uid, e.assignment.ClusterQueue, nil, e.holder(reservedAt(e.workload, l.clock.Now())))
 	e.job = want
-	a, no := l.quota.Assign(e.request(l.namespaces[want.Owner.Namespace]))
+	a, no := l.assignIn(e, e.assignment)
 	e.job = had
 	l.quota.Charge(uid, e.assignment.ClusterQueue, e.assignment.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
-	if no == nil && !sameFlavors(a, e.assignment) {
-		no = reason.New(reason.WaitingForQuota, "its queue has quota for more pods only in other flavors than those that it runs in")
-	}
 	return a, no
 }
 
@@ -197,10 +193,10 @@ func (l *Ledger) classesAs(e *entry, want *workload.Job) []class {
 
 // extend commits a growth: quota, slots and holds, in one step. The new slots
 // let pods in when the Workload has them.
-func (l *Ledger) extend(e *entry, want *workload.Job, planned *quota.Assignment, classes []class, plan placement.Assignment) error {
+func (l *Ledger) extend(e *entry, want *workload.Job, classes []class, plan placement.Assignment) error {
 	a, no := l.assignAgain(e, want)
-	if no != nil || !sameFlavors(a, planned) {
-		return fmt.Errorf("quota changed while the growth of %s was planned", e)
+	if no != nil {
+		return fmt.Errorf("quota changed while the growth of %s was planned: %w", e, no)
 	}
 	had, nodes := e.job, bySets(len(want.PodSets), classes, plan)
 	lengths, resized := make([]int, len(e.sets)), make([]bool, len(e.sets))

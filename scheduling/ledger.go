@@ -280,9 +280,9 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	if e.version != version || !e.unadmitted() || !e.startable() {
 		return fmt.Errorf("%s changed while it was planned", e)
 	}
-	a, no := l.assign(e)
-	if no != nil || !sameFlavors(a, want) {
-		return fmt.Errorf("quota changed while %s was planned", e)
+	a, no := l.assignIn(e, want)
+	if no != nil {
+		return fmt.Errorf("quota changed while %s was planned: %w", e, no)
 	}
 	return l.commit(e, a, plan, classes)
 }
@@ -319,21 +319,4 @@ func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment
 	l.otherFlavors(l.quota.Root(a.ClusterQueue))
 	l.effects.Report()
 	return nil
-}
-
-func sameFlavors(a, b *quota.Assignment) bool {
-	if a.ClusterQueue != b.ClusterQueue || len(a.Flavors) != len(b.Flavors) {
-		return false
-	}
-	for i := range a.Flavors {
-		if len(a.Flavors[i]) != len(b.Flavors[i]) {
-			return false
-		}
-		for r, f := range a.Flavors[i] {
-			if b.Flavors[i][r] != f {
-				return false
-			}
-		}
-	}
-	return true
 }

@@ -162,8 +162,8 @@ func (s *search) commit() bool {
 		defer l.liftClaim(s.over)()
 	}
 	request := e.request(l.namespaces[e.job.Owner.Namespace])
-	a, _ := l.assign(e)
-	if a == nil || !sameFlavors(a, s.assignment) {
+	a, _ := l.assignIn(e, s.assignment)
+	if a == nil {
 		return false
 	}
 	now := l.quota.Preemption(request, a)

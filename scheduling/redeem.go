@@ -45,7 +45,7 @@ func (p *pass) redeemOne(e *entry) error {
 		return nil
 	}
 	version, job, c, reserved := e.version, e.job, e.claim, l.reservedFrom(e)
-	a, why := l.assign(e)
+	a, why := l.assignIn(e, c.assignment)
 	var classes []class
 	if why == nil {
 		classes = prototypes(e, a, l.quota)

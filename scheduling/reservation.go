@@ -89,10 +89,14 @@ func (l *Ledger) reservedFrom(e *entry) []string {
 	return slices.Compact(out)
 }
 
-// assign asks for the quota of a job. What is withheld for reservations that it
-// passes counts as free.
-func (l *Ledger) assign(e *entry) (a *quota.Assignment, no *reason.Reason) {
-	request := e.request(l.namespaces[e.job.Owner.Namespace])
+// assign asks for the quota of a job.
+func (l *Ledger) assign(e *entry) (*quota.Assignment, *reason.Reason) {
+	return l.ask(e, e.request(l.namespaces[e.job.Owner.Namespace]))
+}
+
+// ask asks for the quota of a job by a request of it. What is withheld for
+// reservations that it passes counts as free.
+func (l *Ledger) ask(e *entry, request quota.Request) (a *quota.Assignment, no *reason.Reason) {
 	l.passing(e, func() bool {
 		a, no = l.quota.Assign(request)
 		return no == nil

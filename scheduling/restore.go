@@ -245,8 +245,8 @@ func (l *Ledger) takeOverLate(waiting *entry) *entry {
 		waiting.setJob(part)
 	}
 	job := waiting.job
-	a, no := l.quota.Assign(waiting.request(l.namespaces[job.Owner.Namespace]))
-	fits := no == nil && admittedWith(job, admitted) && sameFlavors(a, assignmentOf(job, admitted))
+	_, no := l.assignIn(waiting, assignmentOf(job, admitted))
+	fits := no == nil && admittedWith(job, admitted)
 	e := l.takeOver(job, waiting.workload, nil)
 	for _, set := range e.sets {
 		fits = fits && !slices.ContainsFunc(set.slots, (*slot).lost)

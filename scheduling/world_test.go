@@ -249,7 +249,7 @@ func (w *world) grow() {
 			continue
 		}
 		want, more := e.grown()
-		a, no := w.assignAgain(e, want)
+		_, no := w.assignAgain(e, want)
 		if no != nil {
 			w.growthRefused(e, more, no)
 			continue
@@ -265,7 +265,7 @@ func (w *world) grow() {
 		if !fits {
 			continue
 		}
-		if err := w.extend(e, want, a, w.classesAs(e, want), nodes); err != nil {
+		if err := w.extend(e, want, w.classesAs(e, want), nodes); err != nil {
 			w.t.Fatalf("a growth is not committed: %v", err)
 		}
 		w.unwritten[uid] = true

@@ -94,7 +94,7 @@ func (w *world) firstFit(classes []class, room map[string]int64) (placement.Assi
 func (w *world) redeemAll() {
 	for _, e := range w.ripe() {
 		c := e.claim
-		a, no := w.quota.Assign(e.request(nil))
+		a, no := w.assignIn(e, c.assignment)
 		var err error
 		ok := no == nil
 		if ok {
