@@ -1,12 +1,10 @@
 package quota
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,9 +35,7 @@ type queueSpec struct {
 	strict      bool
 	terminating bool
 	checks      []string
-	// negative says which quantities are less than zero.
-	negative []string
-	groups   []resourceGroup
+	groups      []resourceGroup
 	// groupOf says which of groups covers a resource.
 	groupOf     map[corev1.ResourceName]int
 	fungibility fungibility
@@ -62,6 +58,7 @@ func (t *Tree) SetClusterQueue(obj *kueue.ClusterQueue) {
 	q.exists = true
 	q.spec = specOf(obj)
 	q.weight = weightOf(obj.Spec.FairSharing)
+	q.findings = queueFindings(&obj.Spec)
 	q.setLimits(limitsOf(obj.Spec.ResourceGroups))
 	if cohort := string(obj.Spec.CohortName); q.parentName != cohort {
 		old := q.parent
@@ -141,28 +138,10 @@ func specOf(obj *kueue.ClusterQueue) queueSpec {
 		}
 		for _, f := range group.Flavors {
 			g.flavors = append(g.flavors, string(f.Name))
-			s.negative = append(s.negative, negative(f)...)
 		}
 		s.groups = append(s.groups, g)
 	}
 	return s
-}
-
-// negative names the quantities of a flavor that are less than zero. Kueue's
-// webhook refuses them; here they make the ClusterQueue inactive.
-func negative(f kueue.FlavorQuotas) []string {
-	var out []string
-	for _, r := range f.Resources {
-		for _, q := range []struct {
-			field string
-			value *resource.Quantity
-		}{{"nominalQuota", &r.NominalQuota}, {"borrowingLimit", r.BorrowingLimit}, {"lendingLimit", r.LendingLimit}} {
-			if q.value != nil && q.value.Sign() < 0 {
-				out = append(out, fmt.Sprintf("%s of %s in flavor %s is negative (%s)", q.field, r.Name, f.Name, q.value))
-			}
-		}
-	}
-	return out
 }
 
 // limitsOf reads the cells of a ClusterQueue or a Cohort. Negative quantities

@@ -15,6 +15,7 @@ func (t *Tree) SetCohort(obj *kueue.Cohort) {
 	n := t.cohort(obj.Name)
 	n.explicit = true
 	n.weight = weightOf(obj.Spec.FairSharing)
+	n.findings = cohortFindings(&obj.Spec)
 	t.setParent(n, string(obj.Spec.ParentName))
 	n.setLimits(limitsOf(obj.Spec.ResourceGroups))
 }
@@ -29,7 +30,7 @@ func (t *Tree) DeleteCohort(name string) {
 		return
 	}
 	t.changes++
-	n.explicit, n.weight = false, 1
+	n.explicit, n.weight, n.findings = false, 1, findings{}
 	n.setLimits(nil)
 	t.setParent(n, "")
 	t.tidyCohort(n)

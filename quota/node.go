@@ -13,6 +13,8 @@ type node struct {
 	height int
 	// weight is that of fair sharing.
 	weight float64
+	// findings are of the object.
+	findings findings
 
 	// The rest is of Cohorts. explicit says that there is an object; a Cohort
 	// that is only named by others exists without, and has no quota of its own.

@@ -13,8 +13,9 @@ import (
 // Status returns the Active condition of a ClusterQueue, without times and
 // generation, and whether the ClusterQueue exists. Its reasons are Kueue's:
 // Ready, Terminating, Stopped, FlavorNotFound, AdmissionCheckNotFound, and
-// Unknown for a namespaceSelector that cannot be parsed and for cohorts that are
-// each other's parents.
+// Unknown for a namespaceSelector that cannot be parsed, for faults that Kueue's
+// webhook would refuse, and for cohorts that are each other's parents. What it would
+// refuse and does no harm is in the message.
 func (t *Tree) Status(cq string) (metav1.Condition, bool) {
 	q := t.existing(cq)
 	if q == nil {
@@ -22,11 +23,15 @@ func (t *Tree) Status(cq string) (metav1.Condition, bool) {
 	}
 	reason, why := t.inactive(q)
 	if reason == "" {
+		message := "Can admit new workloads"
+		if odd := q.findings.oddities; len(odd) > 0 {
+			message += "; " + firstOf(odd)
+		}
 		return metav1.Condition{
 			Type:    kueue.ClusterQueueActive,
 			Status:  metav1.ConditionTrue,
 			Reason:  kueue.ClusterQueueActiveReasonReady,
-			Message: "Can admit new workloads",
+			Message: message,
 		}, true
 	}
 	return metav1.Condition{
@@ -93,8 +98,8 @@ func (t *Tree) inactive(q *clusterQueue) (reason, why string) {
 	if q.spec.selectorErr != nil {
 		because(kueue.ClusterQueueActiveReasonUnknown, "its namespaceSelector is invalid: %v", q.spec.selectorErr)
 	}
-	for _, which := range q.spec.negative {
-		because(kueue.ClusterQueueActiveReasonUnknown, "%s", which)
+	if faults := q.findings.faults; len(faults) > 0 {
+		because(kueue.ClusterQueueActiveReasonUnknown, "%s", firstOf(faults))
 	}
 	if way := t.looped(q.node); way != "" {
 		because(kueue.ClusterQueueActiveReasonUnknown, "its cohorts form a cycle (%s)", way)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -54,6 +55,56 @@ func TestStatusOfAClusterQueue(t *testing.T) {
 			},
 			want: metav1.Condition{Type: "Active", Status: "False", Reason: "Unknown",
 				Message: "Can't admit new workloads: nominalQuota of cpu in flavor h100 is negative (-4)"},
+		},
+		"a flavor has quotas of other resources": {
+			change: func(cq *kueue.ClusterQueue) {
+				g := group(of("h100", "cpu", "1"))
+				g.CoveredResources = []corev1.ResourceName{"example.com/unicorn"}
+				cq.Spec.ResourceGroups = []kueue.ResourceGroup{g}
+			},
+			want: metav1.Condition{Type: "Active", Status: "False", Reason: "Unknown",
+				Message: "Can't admit new workloads: flavor h100 has quotas of [cpu], while coveredResources are [example.com/unicorn]"},
+		},
+		"a resource is covered twice": {
+			change: func(cq *kueue.ClusterQueue) {
+				cq.Spec.ResourceGroups = append(cq.Spec.ResourceGroups, group(of("h100", "cpu", "1")))
+			},
+			want: metav1.Condition{Type: "Active", Status: "False", Reason: "Unknown",
+				Message: "Can't admit new workloads: cpu is in coveredResources twice"},
+		},
+		"what has no effect is told": {
+			change: func(cq *kueue.ClusterQueue) {
+				g := group(of("h100", "cpu", "1", "memory", "1"))
+				g.CoveredResources = []corev1.ResourceName{"memory", "cpu"}
+				limit := resource.MustParse("2")
+				g.Flavors[0].Resources[0].LendingLimit, g.Flavors[0].Resources[0].BorrowingLimit = &limit, &limit
+				cq.Spec.ResourceGroups = []kueue.ResourceGroup{g}
+			},
+			want: metav1.Condition{Type: "Active", Status: "True", Reason: "Ready",
+				Message: "Can admit new workloads; flavor h100 lists its resources in another order than coveredResources; " +
+					"borrowingLimit of cpu in flavor h100 has no effect, because it is in no cohort; " +
+					"lendingLimit of cpu in flavor h100 has no effect, because it is in no cohort"},
+		},
+		"more can be lent than there is": {
+			change: func(cq *kueue.ClusterQueue) {
+				limit := resource.MustParse("2")
+				cq.Spec.CohortName = "research"
+				cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = &limit
+				weight := resource.MustParse("-1")
+				cq.Spec.FairSharing = &kueue.FairSharing{Weight: &weight}
+			},
+			want: metav1.Condition{Type: "Active", Status: "True", Reason: "Ready",
+				Message: "Can admit new workloads; lendingLimit of cpu in flavor h100 (2) is more than its nominalQuota (1); " +
+					"fairSharing.weight is negative (-1), and counts as 0"},
+		},
+		"many quantities are negative": {
+			change: func(cq *kueue.ClusterQueue) {
+				cq.Spec.ResourceGroups = []kueue.ResourceGroup{group(of("h100", "a", "-1", "b", "-1", "c", "-1", "d", "-1", "e", "-1", "f", "-1"))}
+			},
+			want: metav1.Condition{Type: "Active", Status: "False", Reason: "Unknown",
+				Message: "Can't admit new workloads: nominalQuota of a in flavor h100 is negative (-1); nominalQuota of b in flavor h100 is negative (-1); " +
+					"nominalQuota of c in flavor h100 is negative (-1); nominalQuota of d in flavor h100 is negative (-1); " +
+					"nominalQuota of e in flavor h100 is negative (-1); and 1 more"},
 		},
 		"the selector is invalid": {
 			change: func(cq *kueue.ClusterQueue) {

@@ -65,8 +65,9 @@ func (e *entry) lastSaid() said {
 // reporter tells the API why jobs wait and how full the queues are.
 type reporter struct {
 	*Jobs
-	// cycles are those of Cohorts that have been told.
-	cycles map[string]string
+	// cycles are those of Cohorts that have been told, invalid what else was told of
+	// Cohorts.
+	cycles, invalid map[string]string
 }
 
 // run reports whenever the Ledger says that something changed.
@@ -123,7 +124,7 @@ func (r *reporter) report(ctx context.Context) error {
 	}
 	if !follows {
 		keep(r.keepQueueFinalizers(ctx, counts.clusterQueues))
-		keep(r.tellCycles(ctx))
+		keep(r.tellCohorts(ctx))
 	}
 	for _, l := range lines {
 		if follows {
