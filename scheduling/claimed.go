@@ -99,7 +99,7 @@ func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, vic
 	e.move(evClaimed)
 	c.version = e.version
 	l.claims[e.job.Owner.UID] = e
-	l.waits.seen.quota++
+	l.taken(a)
 	for _, v := range victims {
 		l.preempt(v, e)
 	}

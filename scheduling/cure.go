@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -213,13 +214,23 @@ func (l *Ledger) released(root string) {
 	l.effects.Report()
 }
 
+// taken says that a job has got more of the quota of its cohort tree, or is
+// promised it. Heads there may have no quota any more, and must not hold up those
+// behind them as if they had.
+func (l *Ledger) taken(a *quota.Assignment) {
+	w := &l.waits
+	w.seen.quota++
+	root := l.quota.Root(a.ClusterQueue)
+	w.unsure(func(h *head) bool { return h.root == root && (h.choice || h.holdsUp()) })
+	l.otherFlavors(root)
+}
+
 // otherFlavors has the jobs tried again that wait for nodes in a cohort tree of
 // which more or less is used now, and whose ClusterQueues have a choice of
 // flavors: they may get other flavors, and with them other nodes.
 func (l *Ledger) otherFlavors(root string) {
 	w := &l.waits
 	choose := func(h *head) bool { return h.choice && h.root == root }
-	w.unsure(choose)
 	for _, h := range w.heads {
 		if choose(h) && len(h.placeless.items) > 0 {
 			l.cured(func(b *bucket) bool { return choose(b.head) }, forRoom, forGPUs)

@@ -232,7 +232,7 @@ func (l *Ledger) extend(e *entry, want *workload.Job, classes []class, plan plac
 	delete(l.growing, e.job.Owner.UID)
 	l.place(e)
 	l.enqueue(e)
-	l.waits.seen.quota++
+	l.taken(a)
 	l.podsCame(e.gpus() > 0)
 	l.effects.Report()
 	l.effects.Write(e.job.Owner.UID)

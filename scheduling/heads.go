@@ -156,18 +156,26 @@ func (w *waitlist) quit(h *head) {
 	}
 }
 
-// addDue and dropDue put a bucket among the due ones and take it out.
+// addDue and dropDue put a bucket among the due ones and take it out. Of the first
+// one it is found out anew from how many levels it would borrow when there is a
+// second one, which has to wait for it.
 func (w *waitlist) addDue(b *bucket) {
 	h := b.head
-	if len(h.due.items) > 0 && byBucketRank(h.due.items[0], b) > 0 {
+	others := len(h.due.items)
+	anew := others == 0 || byBucketRank(h.due.items[0], b) > 0 || !h.holdsUp()
+	if others > 0 && anew {
 		w.turn.remove(h)
 	}
 	h.due.insert(b)
 	w.dueBuckets++
-	if h.due.items[0] == b {
+	if anew {
 		w.itsTurn(h)
 	}
 }
+
+// holdsUp says that buckets of the ClusterQueue wait for the turn of others before
+// them.
+func (h *head) holdsUp() bool { return len(h.due.items) > 1 || len(h.passed.buckets) > 0 }
 
 func (w *waitlist) dropDue(b *bucket) {
 	h := b.head

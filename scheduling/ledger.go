@@ -313,10 +313,9 @@ func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment
 	e.claimsFailed, e.noClaimBefore = 0, time.Time{}
 	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = 0, nil, nil, false, false
 	l.enqueue(e)
-	l.waits.seen.quota++
+	l.taken(a)
 	l.podsCame(e.gpus() > 0)
 	l.cured(func(b *bucket) bool { return b.needsOthers }, forRoom)
-	l.otherFlavors(l.quota.Root(a.ClusterQueue))
 	l.effects.Report()
 	return nil
 }

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,11 +31,7 @@ type stage struct {
 	*scene
 	ctx   context.Context
 	cycle *Cycle
-	// order is the jobs that naivePass admitted, first to last.
-	order []string
 	names map[types.UID]string
-	// kept are the jobs for which naivePass withholds, by ClusterQueue.
-	kept map[string]types.UID
 }
 
 func newStage(ctx context.Context, t fataler) *stage {
@@ -60,7 +55,7 @@ func newStageOn(ctx context.Context, t fataler, c clock.PassiveClock, pop func(k
 	}
 	s := &stage{
 		scene: &scene{t: t, wishes: newWishes(), plain: sched.Cache, logger: klog.Logger{}},
-		ctx:   ctx, names: map[types.UID]string{}, kept: map[string]types.UID{},
+		ctx:   ctx, names: map[types.UID]string{},
 	}
 	if pop != nil {
 		sched.NextEntity = pop
@@ -127,121 +122,42 @@ func (s *stage) pass() []string {
 	s.wishes.order = nil
 	for range 10000 {
 		if !s.cycle.Pass(s.ctx) {
-			var order []string
-			for _, uid := range s.wishes.order {
-				order = append(order, s.names[uid])
-			}
-			return order
+			return s.admitted()
 		}
 	}
 	s.t.Fatalf("the passes never end")
 	return nil
 }
 
-// naivePass does the same without a memory of what was refused: after each
-// admission it begins anew with all jobs, and takes of the first ones of the
-// ClusterQueues who borrows from the fewest levels, then by queue order. What
-// StrictFIFO queues withhold it knows from the pass before, as they do.
-func (s *stage) naivePass() []string {
-	s.order = nil
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for range 10000 {
-		if !s.naiveRound() {
-			return s.order
-		}
+// admitted is who was admitted since the passes began, in order.
+func (s *stage) admitted() []string {
+	var order []string
+	for _, uid := range s.wishes.order {
+		order = append(order, s.names[uid])
 	}
-	s.t.Fatalf("the rounds never end")
-	return nil
-}
-
-// naiveRound reports whether something has changed: a job was admitted, or less
-// is withheld.
-func (s *stage) naiveRound() bool {
-	lines := map[string][]*entry{}
-	for _, e := range s.jobs {
-		if e.state == Pending && e.startable() && !s.clock.Now().Before(e.requeueAt) {
-			cq, _ := s.quota.ClusterQueueOf(e.queue())
-			lines[cq] = append(lines[cq], e)
-		}
-	}
-	for cq, line := range lines {
-		slices.SortFunc(line, (*entry).before)
-		if s.quota.Strict(cq) {
-			inLine := slices.DeleteFunc(slices.Clone(line), func(e *entry) bool {
-				_, no := s.quota.Assign(e.request(nil))
-				return no != nil && stepsOut(no.Class)
-			})
-			if lines[cq] = inLine; len(inLine) > 1 {
-				lines[cq] = inLine[:1]
-			}
-		}
-	}
-	changed := false
-	for cq, kept := range s.kept {
-		if len(lines[cq]) == 0 || lines[cq][0].job.Owner.UID != kept || !s.quota.Strict(cq) {
-			s.quota.Unwithhold(kept)
-			delete(s.kept, cq)
-			changed = true
-		}
-	}
-	for {
-		var best *entry
-		var queue string
-		levels := 0
-		for cq, line := range lines {
-			if len(line) == 0 {
-				continue
-			}
-			l := 0
-			if a, _ := s.quota.Assign(line[0].request(nil)); a != nil {
-				l = a.Borrows
-			}
-			if best == nil || l < levels || (l == levels && line[0].before(best) < 0) {
-				best, queue, levels = line[0], cq, l
-			}
-		}
-		if best == nil {
-			return changed
-		}
-		if s.start(best) {
-			return true
-		}
-		lines[queue] = lines[queue][1:]
-		if s.quota.Strict(queue) {
-			changed = s.naiveWithhold(queue, best) || changed
-		}
-	}
-}
-
-// naiveWithhold keeps what the blocked head of a StrictFIFO queue may keep, and
-// reports whether that is less than before.
-func (s *stage) naiveWithhold(queue string, e *entry) bool {
-	uid := e.job.Owner.UID
-	r := e.request(nil)
-	a, _ := s.quota.Assign(r)
-	var keep quota.Usage
-	if a != nil {
-		keep = s.quota.Withheld(r, a)
-	}
-	had := s.kept[queue] != ""
-	if len(keep) == 0 {
-		s.quota.Unwithhold(uid)
-		delete(s.kept, queue)
-		return had
-	}
-	s.quota.Withhold(uid, queue, keep)
-	s.kept[queue] = uid
-	return false
+	return order
 }
 
 // start admits a job if quota and nodes allow.
 func (s *stage) start(e *entry) bool {
-	a, no := s.quota.Assign(e.request(nil))
-	if no != nil {
+	a, classes, plan := s.tryOut(e)
+	if plan == nil {
 		return false
 	}
-	classes := prototypes(e, a, s.quota)
+	if err := s.charge(e, e.version, a, bySets(len(e.job.PodSets), classes, plan), classes); err != nil {
+		s.t.Fatalf("charging: %v", err)
+	}
+	return true
+}
+
+// tryOut is where a job could start now: nil if it could not for want of quota or
+// nodes. a is what quota it would get, also where it lacks some now.
+func (s *stage) tryOut(e *entry) (a *quota.Assignment, classes []class, plan placement.Assignment) {
+	a, no := s.assign(e)
+	if no != nil {
+		return a, nil, nil
+	}
+	classes = prototypes(e, a, s.quota)
 	if err := s.cycle.refresh(s.ctx); err != nil {
 		s.t.Fatalf("refreshing: %v", err)
 	}
@@ -249,18 +165,14 @@ func (s *stage) start(e *entry) bool {
 	if err != nil || no != nil {
 		s.t.Fatalf("the profile: %v %v", no, err)
 	}
-	plan, no, err := s.cycle.planner.Plan(s.ctx, fw, snap, gangOf(e.job.Owner.Name, e.job.Owner.UID, classes, sizes(classes)))
+	plan, no, err = s.cycle.planner.Plan(s.ctx, fw, snap, gangOf(e.job.Owner.Name, e.job.Owner.UID, classes, sizes(classes)))
 	if err != nil {
 		s.t.Fatalf("planning: %v", err)
 	}
 	if no != nil {
-		return false
+		return a, nil, nil
 	}
-	if err := s.charge(e, e.version, a, bySets(len(e.job.PodSets), classes, plan), classes); err != nil {
-		s.t.Fatalf("charging: %v", err)
-	}
-	s.order = append(s.order, e.job.Owner.Name)
-	return true
+	return a, classes, plan
 }
 
 // submit reads a job in.

@@ -112,6 +112,15 @@ func TestHeadsOfACohortTakeTurns(t *testing.T) {
 			want:   []string{"runs", "borrower"},
 			why:    map[string]string{"head": "WaitingForQuota"},
 		},
+		"a head that has no quota any more, because another one borrowed it, holds up nobody who is within quota": {
+			queues: []*kueue.ClusterQueue{inCohort("mine", "all", 4, -1), inCohort("other", "all", 4, -1)},
+			jobs: []turn{
+				{asksFor("first", "other", 6), 3}, {asksFor("second", "other", 2), 2},
+				{asksFor("big", "mine", 8), 1}, {asksFor("small", "mine", 2), 0},
+			},
+			want: []string{"first", "small"},
+			why:  map[string]string{"second": "WaitingForQuota", "big": "WaitingForQuota"},
+		},
 		"a StrictFIFO head that has quota and no place blocks as well": {
 			queues: []*kueue.ClusterQueue{inCohort("strict", "all", 64, 0, strictFIFO), inCohort("neighbour", "all", 0, -1)},
 			jobs: []turn{
@@ -243,6 +252,30 @@ func TestWhatAStrictFIFOHeadWithholdsIsFreeWhenItGoes(t *testing.T) {
 				t.Errorf("the waitlist: %q", errs)
 			}
 		})
+	}
+}
+
+// The two are one bucket, of which nothing has changed but its first job.
+func TestWhatAStrictFIFOHeadWithholdsIsKeptForOneAfterItThatAsksForTheSame(t *testing.T) {
+	s := strictStage(t)
+	s.set(inCohort("strict", "all", 24, 0, strictFIFO), false)
+	noPlace := func(name string) *workload.Job {
+		return with(job(name, set("node", 0, 1, 16)), func(j *workload.Job) { j.Queue = "strict" })
+	}
+	head := noPlace("head")
+	s.submit(head, 1)
+	s.submit(noPlace("next"), 0)
+	s.pass()
+	s.ownerGone(head.Owner.UID)
+	s.left(head.Owner.UID)
+	s.submit(asksFor("small", "neighbour", 8), 0)
+	s.submit(asksFor("too much", "neighbour", 9), 0)
+	if diff := cmp.Diff([]string{"small"}, s.pass()); diff != "" {
+		t.Errorf("admitted (-want +got):\n%s", diff)
+	}
+	s.submit(asksFor("more", "neighbour", 1), 0)
+	if admitted := s.pass(); len(admitted) > 0 {
+		t.Errorf("%v are admitted with what is kept for the head", admitted)
 	}
 }
 

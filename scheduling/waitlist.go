@@ -372,9 +372,11 @@ func (w *waitlist) change(b *bucket, now time.Time, do func()) {
 		if b.stands {
 			b.head.line.insert(b)
 		}
-		if b.rank.compare(before) < 0 && was.wait != behind && was.wait != aside {
+		earlier, heir := b.rank.compare(before) < 0, b.stands && b.head.withheld == before.uid
+		if (earlier || heir) && was.wait != behind && was.wait != aside {
 			// Who comes earlier may have others stopped, and pass those for whom
-			// something is kept.
+			// something is kept. What was kept for the one before is kept for the
+			// next once that is tried.
 			w.put(b, cure{}, now)
 			return
 		}
