@@ -85,8 +85,11 @@ func (s *setSlots) kept() int32 {
 // for now.
 func (l *Ledger) resize(e *entry) {
 	if e.state != Admitted || len(e.wants()) != len(e.sets) {
-		// It does not grow, or does so no more.
+		// It does not grow, or does so no more; when it does again, that is news.
 		delete(l.growing, e.job.Owner.UID)
+		if e.growth != nil {
+			e.growth.settle()
+		}
 		return
 	}
 	changed := false
@@ -104,7 +107,7 @@ func (l *Ledger) resize(e *entry) {
 		return
 	}
 	delete(l.growing, e.job.Owner.UID)
-	e.growth.refused = nil
+	e.growth.settle()
 }
 
 // missesPods says that the job asks for more pods than it has slots.

@@ -111,9 +111,17 @@ func TestElasticJobThatGetsNoMoreGoesOnAndSaysWhyOnce(t *testing.T) {
 	if s.state(j) != Admitted || s.used() != 4 {
 		t.Errorf("it is %s with %d GPUs", s.state(j), s.used())
 	}
-	notes := slices.DeleteFunc(slices.Clone(s.wishes.notes["a"]), func(n string) bool { return !strings.HasPrefix(n, noteGrowthWaits) })
-	if len(notes) != 1 || !strings.Contains(notes[0], "2 of main") {
+	told := func() []string {
+		return slices.DeleteFunc(slices.Clone(s.wishes.notes["a"]), func(n string) bool { return !strings.HasPrefix(n, noteGrowthWaits) })
+	}
+	if notes := told(); len(notes) != 1 || !strings.Contains(notes[0], "2 of main") {
 		t.Errorf("the events are %q", notes)
+	}
+	// It asks for more again, after it asked for what it has.
+	s.read(j, nil, nil)
+	s.read(asks(j, 4), nil, nil)
+	if s.growOn(j) == nil || len(told()) != 2 {
+		t.Errorf("it asks for more again, and the events are %q", told())
 	}
 	// It asks for what it has again.
 	s.read(j, nil, nil)
@@ -226,5 +234,49 @@ func TestJobThatIsNotElasticIsStoppedWhenItAsksForOtherNumbers(t *testing.T) {
 	s.read(asks(j, 3), nil, nil)
 	if s.state(j) != Leaving {
 		t.Errorf("it is %s", s.state(j))
+	}
+}
+
+func TestElasticJobThatIsAdmittedAgainSaysAgainWhyItGetsNoMore(t *testing.T) {
+	s := testScene(t, 6, 8)
+	j := s.admitted(elastic("a", 2, 2), []string{"node-0", "node-0"})
+	refused := func() int {
+		t.Helper()
+		s.read(asks(j, 4), nil, nil)
+		if s.growOn(j) == nil {
+			t.Fatal("it grows beyond the quota")
+		}
+		n := 0
+		for _, note := range s.wishes.notes["a"] {
+			if strings.HasPrefix(note, noteGrowthWaits) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := refused(); n != 1 {
+		t.Fatalf("it is told %d times", n)
+	}
+	s.stop(j, eviction{reason: kueue.WorkloadEvictedByPreemption})
+	s.stopped(j.Owner.UID)
+	s.read(suspended(j), nil, nil)
+	s.read(suspended(j), s.workloadOfJob(j), nil)
+	s.left(j.Owner.UID)
+	s.read(suspended(j), nil, nil)
+	s.plan(j, []string{"node-0", "node-0"})
+	s.write(j)
+	if n := refused(); n != 2 {
+		t.Errorf("it is told %d times after it was admitted twice", n)
+	}
+	// Other numbers are told now and then.
+	for i, want := range []int{2, 3} {
+		s.read(asks(j, 6), nil, nil)
+		if s.growOn(j) == nil {
+			t.Fatal("it grows beyond the quota")
+		}
+		if n := strings.Count(strings.Join(s.wishes.notes["a"], "\n"), noteGrowthWaits+": "); n != want {
+			t.Errorf("after %d times 30 s other numbers were told, %d events in all", i, n)
+		}
+		s.clock.Step(eventEvery)
 	}
 }

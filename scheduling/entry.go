@@ -105,7 +105,12 @@ type growth struct {
 	// why, nil if it was not.
 	at      moves
 	refused *reason.Reason
+	// said is what was last told of that.
+	said said
 }
+
+// settle forgets the refusals of before: a new one is news.
+func (g *growth) settle() { g.at, g.refused, g.said = moves{}, nil, said{} }
 
 // wants are the numbers of pods that the job asks for by now, as of growth.
 func (e *entry) wants() []int32 {

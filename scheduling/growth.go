@@ -225,7 +225,8 @@ func (l *Ledger) extend(e *entry, want *workload.Job, classes []class, plan plac
 		e.setJob(had)
 		return err
 	}
-	e.assignment, e.growth.refused = a, nil
+	e.assignment = a
+	e.growth.settle()
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
 	e.version++
 	e.replanned++
@@ -240,11 +241,8 @@ func (l *Ledger) extend(e *entry, want *workload.Job, classes []class, plan plac
 }
 
 // growthRefused tells why an admitted job does not get the pods that it asks
-// for, once for each class of reasons.
+// for.
 func (l *Ledger) growthRefused(e *entry, more []int32, why *reason.Reason) {
-	if e.growth.refused != nil && e.growth.refused.Class == why.Class {
-		return
-	}
 	e.growth.refused = why
 	var parts []string
 	for i, n := range more {
@@ -252,7 +250,12 @@ func (l *Ledger) growthRefused(e *entry, more []int32, why *reason.Reason) {
 			parts = append(parts, fmt.Sprintf("%d of %s", n, e.job.PodSets[i].Name))
 		}
 	}
-	l.effects.Note(e.job, noteGrowthWaits, fmt.Sprintf("it asks for more pods, and they wait (%s): %s; those that it has run on", strings.Join(parts, ", "), why.Message))
+	message := fmt.Sprintf("it asks for more pods, and they wait (%s): %s; those that it has run on", strings.Join(parts, ", "), why.Message)
+	now, says := l.clock.Now(), reason.Reason{Class: why.Class, Message: message}
+	if e.growth.said.stale(noteGrowthWaits, says, now) {
+		e.growth.said = said{event: noteGrowthWaits, why: says, at: now}
+		l.effects.Note(e.job, noteGrowthWaits, message)
+	}
 }
 
 // noteGrowthWaits is the reason of the event about an elastic job that gets no

@@ -54,6 +54,12 @@ type said struct {
 	at    time.Time
 }
 
+// stale says that something else is to be told by now: at once with a new class, and
+// of new numbers only now and then.
+func (s said) stale(event string, why reason.Reason, now time.Time) bool {
+	return s.event != event || s.why.Class != why.Class || (s.why != why && now.Sub(s.at) >= eventEvery)
+}
+
 // lastSaid is what was last told of the job, the zero value if nothing was.
 func (e *entry) lastSaid() said {
 	if e.said == nil {
@@ -146,8 +152,7 @@ func (r *reporter) report(ctx context.Context) error {
 // condition of its Workload.
 func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 	now := r.clock.Now()
-	last := l.said
-	if last.event != l.event || last.why.Class != l.why.Class || (last.why != l.why && now.Sub(last.at) >= eventEvery) {
+	if l.said.stale(l.event, l.why, now) {
 		r.note(l.job, l.event, l.prefix+l.why.Message)
 		r.ledger.told(l.job.Owner.UID, said{event: l.event, why: l.why, at: now})
 	}
