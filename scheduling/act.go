@@ -84,6 +84,8 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 			wl.Status.RequeueState = nil
 			j.sayReady(wl)
 		})
+	case doRecovery:
+		return j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) { j.sayRecovery(wl, want.message) })
 	case doLater:
 		j.effects.jobs.AddAfter(keyOf(job.Owner), want.after)
 		return nil

@@ -23,6 +23,9 @@ const (
 	// doReady: all pods of the job have been ready; its Workload says so, and
 	// its failed starts count no more.
 	doReady
+	// doRecovery: pods of a job that has been ready have gone, or come again; its
+	// Workload says so.
+	doRecovery
 	// doRequeue: the job has left its nodes; its Workload becomes pending again.
 	doRequeue
 	// doReclaim: the job has finished and left only some pods running; its
@@ -77,6 +80,9 @@ func (l *Ledger) want(e *entry) action {
 			return action{do: doUngate, pods: e.waitForKueue()}
 		case e.unsaidReady():
 			return action{do: doReady}
+		}
+		if news, gone := e.recovery(l.clock.Now()); news {
+			return action{do: doRecovery, message: gone}
 		}
 	case Leaving:
 		switch {

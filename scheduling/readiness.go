@@ -121,11 +121,31 @@ func (e *entry) readyAgain() {
 	}
 }
 
+// saysReady says that a Workload tells that all its pods have been ready, whether all
+// of them are there now or not.
 func saysReady(wl *kueue.Workload) bool {
-	return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	if wl == nil {
+		return false
+	}
+	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == kueue.WorkloadWaitForRecovery)
 }
 
-// sayWaiting and sayReady write the condition PodsReady, with the reasons that
+// recovery says whether the Workload of a job whose pods have all been ready is to be
+// told of pods that have gone since, and what; or, with nothing to say, that all have
+// come again.
+func (e *entry) recovery(now time.Time) (news bool, gone string) {
+	if e.state != Admitted || !saysReady(e.workload) {
+		return false, ""
+	}
+	if n := e.gone(now); n > 0 && e.lateSince != 0 && now.Sub(e.lateSince.time()) >= goneFor {
+		_, all := e.progress(now)
+		gone = goneNow(n, all) + "; others are waited for"
+	}
+	return (gone != "") == apimeta.IsStatusConditionTrue(e.workload.Status.Conditions, kueue.WorkloadPodsReady), gone
+}
+
+// sayWaiting, sayReady and sayRecovery write the condition PodsReady, with the reasons that
 // Kueue gives.
 func (j *Jobs) sayWaiting(wl *kueue.Workload) {
 	j.condition(wl, kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForStart, "Not every pod has been ready yet")
@@ -133,4 +153,14 @@ func (j *Jobs) sayWaiting(wl *kueue.Workload) {
 
 func (j *Jobs) sayReady(wl *kueue.Workload) {
 	j.condition(wl, kueue.WorkloadPodsReady, metav1.ConditionTrue, kueue.WorkloadStarted, "Every pod has been ready, or has succeeded")
+}
+
+// sayRecovery says of a job that has been ready what has gone of it, or that all is
+// there again.
+func (j *Jobs) sayRecovery(wl *kueue.Workload, gone string) {
+	if gone != "" {
+		j.condition(wl, kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery, gone)
+		return
+	}
+	j.condition(wl, kueue.WorkloadPodsReady, metav1.ConditionTrue, kueue.WorkloadRecovered, "Every pod that had gone has been replaced")
 }

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -79,4 +80,27 @@ func TestPodsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("a slot has a new node", metav1.ConditionTrue, "Started", 3)
+	s.gone(nodes[1])
+	s.settle(false)
+	s.tick(Timing{StartTimeout: time.Hour})
+	says("a pod has just gone", metav1.ConditionTrue, "Started", 3)
+	s.clock.Step(goneFor)
+	s.wishes.synced = map[JobKey]int{}
+	s.tick(Timing{StartTimeout: time.Hour})
+	if s.wishes.synced[keyOf(of.Owner)] == 0 {
+		t.Error("the owner is not looked at when a pod has been gone for a while")
+	}
+	says("a pod has been gone for a while", metav1.ConditionFalse, "WaitForRecovery", 4)
+	if got := apimeta.FindStatusCondition(latest(t, j, wl).Status.Conditions, kueue.WorkloadPodsReady).Message; got != "1 of 3 pods has gone; others are waited for" {
+		t.Errorf("it says %q", got)
+	}
+	s.tick(Timing{StartTimeout: time.Hour})
+	says("and is gone still", metav1.ConditionFalse, "WaitForRecovery", 4)
+	if _, all := s.entry(of).readiness(1); all != 2 || !s.entry(of).allReady() {
+		t.Error("what has been ready counts no more")
+	}
+	again := pod(of, "node", 1, "again")
+	s.bindAll(again)
+	s.tick(Timing{StartTimeout: time.Hour})
+	says("another one has come", metav1.ConditionTrue, "Recovered", 5)
 }
