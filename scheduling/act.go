@@ -100,6 +100,7 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		err := j.restoreOwner(ctx, kind, obj)
 		if errors.Is(err, workload.ErrStillActive) {
 			// Its pods have gone, and its controllers will see that in a moment.
+			j.ledger.stillActive(job.Owner.UID, err.Error())
 			j.effects.jobs.AddAfter(keyOf(job.Owner), stillSoon)
 			return nil
 		}

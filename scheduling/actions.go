@@ -141,7 +141,8 @@ func (e *entry) lackTolerations() bool {
 }
 
 // stopped records that an owner was suspended by us. It reports whether that
-// is worth an event: not a second time for a job that is leaving.
+// is worth an event: not a second time for a job that is leaving, nor for one that
+// was never resumed.
 func (l *Ledger) stopped(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,7 +153,7 @@ func (l *Ledger) stopped(uid types.UID) bool {
 	if e == nil || e.state != Leaving {
 		return true
 	}
-	news := !e.stopSent
+	news := !e.stopSent && (e.resumed || e.job.Gated || !e.job.Suspended)
 	e.stopSent = true
 	l.effects.Sync(keyOf(e.job.Owner))
 	return news

@@ -88,11 +88,7 @@ func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, vic
 	longest := time.Duration(0)
 	for _, v := range victims {
 		c.awaits[v.ID] = struct{}{}
-		for _, p := range v.pods {
-			if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
-				longest = max(longest, time.Duration(*grace)*time.Second)
-			}
-		}
+		longest = max(longest, graceOf(v.pods))
 	}
 	c.until = c.until.Add(longest)
 	l.quota.Claim(e.job.Owner.UID, a.ClusterQueue, a.Usage)

@@ -65,6 +65,7 @@ func (l *Ledger) tick(t Timing) []lapse {
 		}
 	}
 	l.tendGroups(now, t)
+	l.tendLeaving(now)
 	l.noteHeld(now)
 	return out
 }

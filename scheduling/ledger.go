@@ -43,7 +43,9 @@ type Ledger struct {
 	// group's UID.
 	free       map[types.UID]map[types.UID]struct{}
 	groupsTold groupsTold
-	nodes      nodeSizes
+	// lingering are the jobs that are being stopped, as of the last tick.
+	lingering map[types.UID]*lingering
+	nodes     nodeSizes
 	// heldFor is what jobs are told that find no nodes; see noteHeld.
 	heldFor string
 	// namespaces are the labels of each namespace.
