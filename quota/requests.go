@@ -54,9 +54,16 @@ func FormatAmount(name corev1.ResourceName, v int64) string {
 	return FormatValue(name, v) + " " + unit(name, v)
 }
 
-// FormatValue prints an amount without its unit: "8", "500m", "2Gi".
+// FormatValue prints an amount without its unit: "8", "500m", "2Gi". The largest
+// int64 stands for all that are too large to count.
 func FormatValue(name corev1.ResourceName, v int64) string {
 	switch {
+	case v == math.MaxInt64 && name == corev1.ResourceCPU:
+		return "over 9P"
+	case v == math.MaxInt64 && isBytes(name):
+		return "over 7Ei"
+	case v == math.MaxInt64:
+		return "over 9E"
 	case name == corev1.ResourceCPU:
 		return resource.NewMilliQuantity(v, resource.DecimalSI).String()
 	case isBytes(name):

@@ -49,6 +49,9 @@ func TestAmountsReadWell(t *testing.T) {
 		"several pods":              {"pods", 4, "4 pods"},
 		"thousands stay as numbers": {nvidiaGPU, 1024, "1024 GPUs"},
 		"a round thousand too":      {nvidiaGPU, 2000, "2000 GPUs"},
+		"more than can be counted":  {nvidiaGPU, math.MaxInt64, "over 9E GPUs"},
+		"cores without end":         {"cpu", math.MaxInt64, "over 9P cpu"},
+		"memory without end":        {"memory", math.MaxInt64, "over 7Ei memory"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
