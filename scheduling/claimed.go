@@ -190,6 +190,16 @@ func (l *Ledger) claimsExpire(now time.Time) {
 	}
 }
 
+// claimsRefused ends the claims of jobs that their queue admits no more whoever leaves,
+// because it was stopped, say: others may have what is left.
+func (l *Ledger) claimsRefused() {
+	for _, e := range maps.Clone(l.claims) {
+		if _, no := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace])); no != nil && stepsOut(no.Class) {
+			l.endClaim(e, no.Message, false)
+		}
+	}
+}
+
 // claimsOn ends the claims on a node that does not take pods any more.
 func (l *Ledger) claimsOn(node, why string) {
 	for _, e := range maps.Clone(l.claims) {

@@ -169,6 +169,7 @@ func (l *Ledger) UpdateQuota(change func(*quota.Tree)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(l.quota)
+	l.claimsRefused()
 	l.touch()
 }
 
@@ -177,6 +178,7 @@ func (l *Ledger) SetNamespace(name string, labels map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.namespaces[name] = labels
+	l.claimsRefused()
 	l.touch()
 }
 

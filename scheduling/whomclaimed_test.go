@@ -6,7 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -36,5 +39,36 @@ func TestAClaimNamesTheNodesThatAreLeft(t *testing.T) {
 	c.saidRefused(low.Owner.UID, "not on Mondays")
 	if got, want := c.why(high).Message, "waiting for 1 job to leave node-1; JobSet team-a/low cannot be stopped: not on Mondays"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+func TestAClaimEndsWhenItsQueueIsStopped(t *testing.T) {
+	for name, stop := range map[string]func(*quota.Tree){
+		"the ClusterQueue": func(t *quota.Tree) {
+			cq := clusterQueue("main", []string{"gpu"}, 8)
+			cq.Spec.StopPolicy, cq.Spec.Preemption = new(kueue.Hold), &lowerPriority
+			t.SetClusterQueue(cq)
+		},
+		"the LocalQueue": func(t *quota.Tree) {
+			lq := &kueue.LocalQueue{Spec: kueue.LocalQueueSpec{ClusterQueue: "main", StopPolicy: new(kueue.Hold)}}
+			lq.Namespace, lq.Name = namespace, "main"
+			t.SetLocalQueue(lq)
+		},
+	} {
+		c := newContest(t, 8)
+		c.policy("main", "", 8, lowerPriority)
+		c.runs(one("low", 8), -1)
+		high := one("high", 8)
+		c.submit(high, 1)
+		c.pass()
+		c.wantState(high, Claimed)
+		c.UpdateQuota(func(*quota.Tree) {})
+		c.wantState(high, Claimed)
+		c.UpdateQuota(stop)
+		c.wantState(high, Pending)
+		c.pass()
+		if why := c.why(high); why == nil || why.Class != reason.QueueInactive {
+			t.Errorf("%s: it says %v", name, why)
+		}
 	}
 }
