@@ -153,6 +153,35 @@ func init() {
 			e.remove(t, js)
 			e.runs(t, next, 2)
 		}},
+		scenario{name: "a running job that comes to name another queue stays in its own until it is suspended", run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 8)
+			e.Queue(t, e.namespace, "team", 8)
+			e.Queue(t, e.namespace, "other", 8)
+			js := e.job("moves", "team", 2, 4)
+			e.Create(t, js)
+			e.runs(t, js, 2)
+			change := func(edit func()) {
+				t.Helper()
+				testcluster.Eventually(t, "the change", func(ctx context.Context) error {
+					if err := e.Client.Get(ctx, client.ObjectKeyFromObject(js), js); err != nil {
+						return err
+					}
+					edit()
+					return e.Client.Update(ctx, js)
+				})
+			}
+			change(func() { js.Labels["kueue.x-k8s.io/queue-name"] = "other" })
+			e.event(t, js, "QueueChangeIgnored", "names queue other now; the job runs on in queue team")
+			e.usage(t, "team", 8, 1, 0)
+			if err := e.Bound(t.Context(), js, 2); err != nil {
+				t.Fatal(err)
+			}
+			change(func() { js.Spec.Suspend = new(true) })
+			e.event(t, js, "Suspended", "it was admitted in queue team, and names queue other now")
+			e.usage(t, "other", 8, 1, 0)
+			e.usage(t, "team", 0, 0, 0)
+			e.runs(t, js, 2)
+		}},
 		scenario{name: "a job that is stopped by spec.active frees its nodes, and runs again when it may", run: func(t *testing.T, e *env) {
 			e.Node(t, "node-0", 8)
 			e.Queue(t, e.namespace, "team", 8)
