@@ -48,7 +48,7 @@ func TestAJobThatIsStoppedAndDoesNotLeaveSaysWhatItWaitsFor(t *testing.T) {
 		s.gone(p)
 	}
 	s.stillActive(j.Owner.UID, "Job a-node-0: its controllers have not stopped it yet")
-	want("its controller is down", wait(2 * tellLeavingEvery)[:1], head+"12m29s (make way), and keeps its quota and its nodes: its pods have gone, and Job a-node-0: its controllers have not stopped it yet")
+	want("its controller is down", wait(tellLeavingEvery), head+"12m29s (make way), and keeps its quota and its nodes: its pods have gone, and Job a-node-0: its controllers have not stopped it yet")
 	s.left(j.Owner.UID)
 	want("it has left", wait(2*tellLeavingEvery))
 	if len(s.lingering) > 0 {
