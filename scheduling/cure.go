@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -26,8 +27,9 @@ const (
 	// are too few, all nodes together, that is looked at before it is planned.
 	forRoom
 	// forGPUs: no nodes, because there are too few free GPUs of a kind, all
-	// nodes together. Only more free GPUs can cure it. How many there are is
-	// looked up when a pass begins and GPUs have become free.
+	// nodes together, in each flavor that it could have. Only more free GPUs can
+	// cure it. How many there are is looked up when a pass begins and GPUs have
+	// become free.
 	forGPUs
 	// behind: it stands behind another in the line of a StrictFIFO queue.
 	behind
@@ -45,8 +47,46 @@ type cure struct {
 	// queue is the ClusterQueue whose quota was asked, "" where there is none,
 	// and root that of the tree it is in.
 	queue, root string
-	// lack is what is too little, for forGPUs and some of forRoom.
-	lack *placement.Lack
+	// lacks are what is too little, for forGPUs and some of forRoom: one for each
+	// choice of flavors in which nodes were looked for. No plan is worth a try as
+	// long as all of them last.
+	lacks []*placement.Lack
+}
+
+// curedByRoom is what can make a job startable that has found no nodes, with what was
+// too little in each of its choices of flavors, nil where that is not known.
+func curedByRoom(queue string, lacks ...*placement.Lack) cure {
+	c := cure{wait: forRoom, queue: queue}
+	if slices.Contains(lacks, nil) {
+		return c
+	}
+	c.wait, c.lacks = forGPUs, lacks
+	if slices.ContainsFunc(lacks, func(l *placement.Lack) bool { return l.Bite.Resource == "" }) {
+		c.wait = forRoom
+	}
+	return c
+}
+
+// bites are the kinds of GPUs of which there are too few, each once.
+func (c cure) bites() []placement.Bite {
+	var out []placement.Bite
+	for _, l := range c.lacks {
+		if !slices.Contains(out, l.Bite) {
+			out = append(out, l.Bite)
+		}
+	}
+	return out
+}
+
+// podsOf is for how many pods there must be GPUs of a kind.
+func (c cure) podsOf(bite placement.Bite) int {
+	least := math.MaxInt
+	for _, l := range c.lacks {
+		if l.Bite == bite {
+			least = min(least, l.Pods)
+		}
+	}
+	return least
 }
 
 // moves counts what has happened that can cure something.
@@ -84,14 +124,16 @@ func (w *waitlist) file(b *bucket, c cure, now time.Time) {
 		into(w.room, c.queue, b)
 		b.head.placeless.insert(b)
 	case forGPUs:
-		list := w.gpus[c.lack.Bite]
-		if list == nil {
-			list = &ordered[*bucket]{compare: func(a, b *bucket) int {
-				return cmp.Or(cmp.Compare(a.cure.lack.Pods, b.cure.lack.Pods), cmp.Compare(a.born, b.born))
-			}}
-			w.gpus[c.lack.Bite] = list
+		for _, bite := range c.bites() {
+			list := w.gpus[bite]
+			if list == nil {
+				list = &ordered[*bucket]{compare: func(a, b *bucket) int {
+					return cmp.Or(cmp.Compare(a.cure.podsOf(bite), b.cure.podsOf(bite)), cmp.Compare(a.born, b.born))
+				}}
+				w.gpus[bite] = list
+			}
+			list.insert(b)
 		}
-		list.insert(b)
 		b.head.placeless.insert(b)
 	}
 }
@@ -107,9 +149,11 @@ func (w *waitlist) leave(b *bucket) {
 		outOf(w.room, b.cure.queue, b)
 		b.head.placeless.remove(b)
 	case forGPUs:
-		list := w.gpus[b.cure.lack.Bite]
-		if list.remove(b); len(list.items) == 0 {
-			delete(w.gpus, b.cure.lack.Bite)
+		for _, bite := range b.cure.bites() {
+			list := w.gpus[bite]
+			if list.remove(b); len(list.items) == 0 {
+				delete(w.gpus, bite)
+			}
 		}
 		b.head.placeless.remove(b)
 	}
@@ -155,7 +199,7 @@ func (l *Ledger) cured(yes func(*bucket) bool, what ...waiting) {
 	for _, h := range w.turn.items {
 		for _, b := range h.due.items {
 			if yes == nil || yes(b) {
-				b.cure.lack, b.cure.blind = nil, false
+				b.cure.lacks, b.cure.blind = nil, false
 			}
 		}
 	}
@@ -253,7 +297,7 @@ func (l *Ledger) roomCame(gpus bool) {
 				b.missed = true
 				continue
 			}
-			w.put(b, cure{queue: b.cure.queue, root: b.cure.root, lack: b.cure.lack, blind: true}, now)
+			w.put(b, cure{queue: b.cure.queue, root: b.cure.root, lacks: b.cure.lacks, blind: true}, now)
 		}
 	}
 	if gpus {
@@ -311,7 +355,7 @@ func (l *Ledger) gpusFound(bite placement.Bite, room int) {
 		return
 	}
 	n := 0
-	for n < len(list.items) && list.items[n].cure.lack.Pods <= room {
+	for n < len(list.items) && list.items[n].cure.podsOf(bite) <= room {
 		n++
 	}
 	for _, b := range slices.Clone(list.items[:n]) {
@@ -392,7 +436,7 @@ func (l *Ledger) rested() {
 	for _, set := range l.waits.room {
 		for b := range set {
 			if b.missed && !b.rests(now) {
-				l.waits.put(b, cure{queue: b.cure.queue, root: b.cure.root, lack: b.cure.lack, blind: true}, now)
+				l.waits.put(b, cure{queue: b.cure.queue, root: b.cure.root, lacks: b.cure.lacks, blind: true}, now)
 				l.effects.Admit()
 			}
 		}

@@ -14,8 +14,8 @@ func TestWhatCuresARefusedJob(t *testing.T) {
 		lack     = &placement.Lack{Pods: 2, Bite: placement.Bite{Resource: gpuResource, PerPod: 8}}
 		byQuota  = cure{wait: forQuota, queue: "cq"}
 		byRoom   = cure{wait: forRoom, queue: "cq"}
-		byLack   = cure{wait: forRoom, queue: "cq", lack: &placement.Lack{}}
-		byGPUs   = cure{wait: forGPUs, queue: "cq", lack: lack}
+		byLack   = cure{wait: forRoom, queue: "cq", lacks: []*placement.Lack{{}}}
+		byGPUs   = cure{wait: forGPUs, queue: "cq", lacks: []*placement.Lack{lack}}
 		release  = func(s *scene) { s.released(s.quota.Root("cq")) }
 		another  = func(s *scene) { s.released(s.quota.Root("another")) }
 		room     = func(s *scene) { s.roomCame(false) }
@@ -60,8 +60,8 @@ func TestWhatCuresARefusedJob(t *testing.T) {
 			if (b != nil) != tc.due {
 				t.Fatalf("due is %v", b != nil)
 			}
-			if b != nil && (b.cure.lack == nil) != tc.plansNow {
-				t.Errorf("its lack is %+v", b.cure.lack)
+			if b != nil && (b.cure.lacks == nil) != tc.plansNow {
+				t.Errorf("its lack is %+v", b.cure.lacks)
 			}
 		})
 	}

@@ -231,46 +231,59 @@ func (p *pass) largestPart(t *attempt, least, most int32) (best *part, err error
 	return best, nil
 }
 
-// planPart plans a job with fewer pods, nil if these have no quota or no nodes.
+// planPart plans a job with fewer pods, nil if these have no quota or no nodes, in
+// whatever flavors.
 func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 	l := p.ledger
 	l.mu.Lock()
-	out := &part{job: some, assignment: l.assignPart(t.e, some)}
-	if t.e.version != t.version || out.assignment == nil {
+	if t.e.version != t.version {
 		l.mu.Unlock()
 		return nil, nil
 	}
-	had := t.e.job
-	t.e.job = some
-	out.classes = prototypes(t.e, out.assignment, l.quota)
-	t.e.job = had
-	reserved, blind := l.reservedFrom(t.e), t.b.cure.blind
+	a, d := l.assignPart(t.e, some), l.detours(t.e, some, t.b.head.queue)
+	choice := t.b.head.choice
 	l.mu.Unlock()
+	var lacks []*placement.Lack
+	for a != nil {
+		out := &part{job: some, assignment: a}
+		l.mu.Lock()
+		if t.e.version != t.version {
+			l.mu.Unlock()
+			return nil, nil
+		}
+		had := t.e.job
+		t.e.job = some
+		out.classes = prototypes(t.e, a, l.quota)
+		t.e.job = had
+		l.mu.Unlock()
 
-	fw, snap, no, err := p.framework(out.classes)
-	if err != nil || no != nil {
-		return nil, err
-	}
-	gang := gangOf(some.Owner.Name, some.Owner.UID, out.classes, sizes(out.classes))
-	if blind {
-		gang.Stop = p.podFirst
-	}
-	keepOff(&gang, reserved)
-	out.plan, no, err = p.planner.Plan(p.ctx, fw, snap, gang)
-	switch {
-	case err != nil:
-		return nil, err
-	case no == nil:
-		return out, nil
-	}
-	if some.PodSets[0].Count == some.PodSets[0].MinCount {
-		t.inPart = &cure{wait: forRoom, queue: t.b.head.queue}
-		t.inPart.lack, err = p.planner.Lack(snap, wholeSets(some, out.classes))
-		if t.inPart.lack != nil && t.inPart.lack.Bite.Resource != "" {
-			t.inPart.wait = forGPUs
+		var no *reason.Reason
+		var err error
+		out.plan, no, err = p.plan(t, some, out.classes)
+		switch {
+		case err != nil:
+			return nil, err
+		case no == nil:
+			return out, nil
+		}
+		if some.PodSets[0].Count == some.PodSets[0].MinCount {
+			lack, err := p.lackOf(some, out.classes)
+			if err != nil {
+				return nil, err
+			}
+			lacks = append(lacks, lack)
+			t.inPart = new(curedByRoom(t.b.head.queue, lacks...))
+		}
+		refused := a
+		if a = nil; choice {
+			l.mu.Lock()
+			if next, no := d.next(refused); no == nil && t.e.version == t.version {
+				a = next
+			}
+			l.mu.Unlock()
 		}
 	}
-	return nil, err
+	return nil, nil
 }
 
 // refusedWhole says that a plan for all pods of a job was refused for want of nodes.

@@ -1,6 +1,10 @@
 package scheduling
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/muster-gpu/muster/quota"
+)
 
 // A job for which others are being stopped may be overtaken: one that comes before
 // it in the order of their ClusterQueue, and that needs the quota or the room which
@@ -44,12 +48,17 @@ func (l *Ledger) liftClaim(over *entry) (back func()) {
 // overtake has the search take the claim of another job for ended, and reports
 // whether the job may have quota then.
 func (s *search) overtake(over *entry) bool {
-	l, t := s.ledger, s.attempt
-	a, _ := l.assign(t.e)
+	l, e := s.ledger, s.e
+	var a *quota.Assignment
+	if had := s.option.assignment; had != nil && had.Flavors != nil {
+		a, _ = l.assignIn(e, had)
+	} else {
+		a, _ = l.assign(e)
+	}
 	if a == nil {
 		return false
 	}
-	t.assignment, t.classes = a, prototypes(t.e, a, l.quota)
+	s.assignment, s.classes = a, prototypes(e, a, l.quota)
 	s.over, s.overClaim = over, over.claim
 	s.leaving[over.job.Owner.UID] = over.claim.holds
 	s.freed += over.gpus()

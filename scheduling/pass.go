@@ -2,8 +2,8 @@ package scheduling
 
 import (
 	"context"
-	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -107,9 +107,9 @@ func (p *pass) run() error {
 		} else if p.spent(b.why != nil) || (b.cure.blind && p.podFirst()) {
 			l.mu.Unlock()
 			return nil
-		} else if lack := b.cure.lack; lack != nil {
+		} else if lacks := b.cure.lacks; lacks != nil {
 			l.mu.Unlock()
-			if err := p.look(b, lack); err != nil {
+			if err := p.look(b, lacks); err != nil {
 				return err
 			}
 			continue
@@ -208,8 +208,8 @@ func (p *pass) findGPUs() error {
 	return nil
 }
 
-// look has a bucket wait on whose lack lasts; else it is worth a plan.
-func (p *pass) look(b *bucket, lack *placement.Lack) error {
+// look has a bucket wait on whose lacks all last; else it is worth a plan.
+func (p *pass) look(b *bucket, lacks []*placement.Lack) error {
 	p.looks++
 	if err := p.refresh(); err != nil {
 		return err
@@ -218,23 +218,25 @@ func (p *pass) look(b *bucket, lack *placement.Lack) error {
 	if err != nil {
 		return err
 	}
-	lasts, err := lack.Lasts(snap)
-	if err != nil {
-		return err
+	last := true
+	for i := 0; i < len(lacks) && last; i++ {
+		if last, err = lacks[i].Lasts(snap); err != nil {
+			return err
+		}
 	}
 	l := p.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if b.cure.wait != nothing || b.cure.lack != lack || len(b.jobs.items) == 0 {
+	if b.cure.wait != nothing || !slices.Equal(b.cure.lacks, lacks) || len(b.jobs.items) == 0 {
 		return nil
 	}
 	switch {
-	case !lasts:
-		b.cure.lack, b.cure.blind = nil, false
+	case !last:
+		b.cure.lacks, b.cure.blind = nil, false
 	case p.room != l.waits.seen.room:
 		p.setAside(b)
 	default:
-		l.waits.put(b, cure{wait: forRoom, queue: b.cure.queue, root: b.cure.root, lack: lack}, p.start)
+		l.waits.put(b, cure{wait: forRoom, queue: b.cure.queue, root: b.cure.root, lacks: lacks}, p.start)
 	}
 	return nil
 }
@@ -254,32 +256,20 @@ func (p *pass) putBack() {
 	}
 }
 
-// try admits the first job of a bucket, whole, or records why not. It takes
-// over the Ledger's lock and gives it back.
+// try admits the first job of a bucket, whole or in part, or records why not. It
+// takes over the Ledger's lock and gives it back.
 func (p *pass) try(b *bucket) error {
 	l := p.ledger
-	logger := klog.FromContext(p.ctx)
 	e := b.jobs.items[0]
-	version, job := e.version, e.job
-	queue := b.head.queue
-	verbose := logger.V(4)
-	no := func(c cure, seen moves, why *reason.Reason) {
-		if verbose.Enabled() {
-			verbose.Info("Job stays pending", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "class", why.Class, "reason", why.Message)
-		}
-		if !l.refuse(e, version, seen, c, why) {
-			p.setAside(b)
-		}
-	}
-
+	t := &attempt{b: b, e: e, job: e.job, version: e.version, seen: l.waits.seen}
 	if why := l.behindClaim(b); why != nil {
-		no(cure{wait: forQuota, queue: queue}, l.waits.seen, why)
+		p.refuse(t, cure{wait: forQuota, queue: b.head.queue}, why)
 		l.mu.Unlock()
 		return nil
 	}
 	assignment, class, bar := l.look(e)
 	b.bar = bar
-	if mayRunInPart(job) {
+	if mayRunInPart(t.job) {
 		// That is of the whole job.
 		b.bar = quota.Bar{}
 	}
@@ -289,131 +279,26 @@ func (p *pass) try(b *bucket) error {
 		l.mu.Unlock()
 		return nil
 	}
-	seen := l.waits.seen
-	t := &attempt{b: b, e: e, job: job, version: version, seen: seen, assignment: assignment}
-	if class != "" {
-		worded := class != reason.WaitingForQuota || verbose.Enabled()
-		if worded {
-			_, t.why = l.assign(e)
-		} else {
-			t.why = b.unworded()
-		}
-		if assignment == nil && (class != reason.WaitingForQuota || l.overtaken(e, queue) == nil) {
-			b.also = ""
-		} else if s := p.search(t); s != nil {
-			_, t.why = l.assign(e)
-			worded = true
-			t.classes = prototypes(e, t.assignment, l.quota)
-			l.mu.Unlock()
-			if p.stopFor(s) {
-				return nil
-			}
-			l.mu.Lock()
-		}
-		cured := cure{wait: forQuota, queue: queue}
-		if t.mayBePart() {
-			l.mu.Unlock()
-			if done, err := p.tryPart(t); done || err != nil {
-				return err
-			}
-			l.mu.Lock()
-			if t.inPart != nil {
-				cured, seen = *t.inPart, t.seen
-			}
-		}
-		if e.version == version && e.spot.bucket == b {
-			l.withhold(b.head, e, assignment)
-			if r := e.reservation; r != nil {
-				// Who comes before it has taken the quota.
-				l.unreserve(r)
-			}
-		}
-		no(cured, seen, t.why)
-		if !worded {
-			b.whyUsed = unworded
-		}
+	first := &option{assignment: assignment, fits: class == ""}
+	if class == "" || (class == reason.WaitingForQuota && (assignment != nil || l.overtaken(e, b.head.queue) != nil)) {
 		l.mu.Unlock()
-		return nil
-	}
-	classes, blind := prototypes(e, assignment, l.quota), b.cure.blind
-	reserved := l.reservedFrom(e)
-	l.mu.Unlock()
-
-	if err := p.refresh(); err != nil {
-		return err
-	}
-	seen.room = p.room
-	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
-	if blind {
-		gang.Stop = p.podFirst
-	}
-	keepOff(&gang, reserved)
-	fw, snap, why, err := p.framework(classes)
-	var plan placement.Assignment
-	c := cure{wait: forRoom, queue: queue}
-	var took time.Duration
-	if err == nil && why == nil {
-		started := l.clock.Now()
-		plan, why, err = p.planner.Plan(p.ctx, fw, snap, gang)
-		if why != nil {
-			c.lack, err = p.planner.Lack(snap, wholeSets(job, classes))
-			if c.lack != nil && c.lack.Bite.Resource != "" {
-				c.wait = forGPUs
-			}
+		if done, err := p.tryFlavors(t, first); done || err != nil {
+			return err
 		}
-		took = l.clock.Since(started)
-		metrics.PlanSeconds.Observe(took.Seconds())
-	}
-
-	if err == nil && refusedWhole(why) {
-		t.classes, t.why, t.seen, t.took = classes, why, seen, took
-		if why.Class == reason.NoPlacement && p.makeRoom(t) {
-			return nil
-		}
-		if t.mayBePart() {
-			if done, err := p.tryPart(t); done || err != nil {
-				return err
-			}
-			if t.inPart != nil {
-				c, seen = *t.inPart, t.seen
-			}
-		}
-		why, took = t.why, t.took
-	}
-
-	l.mu.Lock()
-	if err == nil && why != nil && why.Class == reason.NoPlacement && e.version == version && e.spot.bucket == b && l.starved(e) {
-		l.mu.Unlock()
-		gang.Stop = nil
-		p.reserve(e, version, assignment, fw, snap, gang, wholeSets(job, classes))
 		l.mu.Lock()
+	} else {
+		b.vain = nil
 	}
-	defer l.mu.Unlock()
-	if errors.Is(err, placement.ErrStopped) {
-		p.setAside(b)
-		return nil
+	if class != "" && class != reason.WaitingForQuota {
+		_, first.quota = l.assign(e)
 	}
-	if err != nil {
-		logger.Error(err, "Planning a job", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name))
-		why = reason.New(reason.NoPlacement, "planning failed: %v", err)
-	}
-	if why != nil {
-		b.rest(l.clock.Now(), took, p.budget)
-		if e.version == version && e.spot.bucket == b {
-			l.withhold(b.head, e, assignment)
+	l.mu.Unlock()
+	if t.mayBePart() {
+		if done, err := p.tryPart(t); done || err != nil {
+			return err
 		}
-		no(c, seen, why)
-		return nil
 	}
-	if err := l.charge(e, version, assignment, bySets(len(job.PodSets), classes, plan), classes); err != nil {
-		logger.V(2).Info("Plan not committed, it will be made again", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "why", err.Error())
-		p.setAside(b)
-		return nil
-	}
-	p.fresh = false
-	logger.V(2).Info("Job planned and held", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "queue", job.Queue, "nodes", e.nodes())
-	l.effects.Write(job.Owner.UID)
-	return nil
+	return p.giveUp(t, first)
 }
 
 // setAside keeps a bucket out of the rest of the pass.

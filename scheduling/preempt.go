@@ -10,7 +10,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
-	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -23,14 +22,22 @@ type attempt struct {
 	b *bucket
 	e *entry
 	// job is the entry's as of version: it may be read again meanwhile.
-	job        *workload.Job
-	version    int
-	seen       moves
-	assignment *quota.Assignment
-	classes    []class
-	// why is the reason that it was refused for, took how long it was planned for.
-	why  *reason.Reason
-	took time.Duration
+	job     *workload.Job
+	version int
+	seen    moves
+	// options are the choices of flavors that were tried. For the first searched of
+	// them jobs to stop were looked for. detours are the others, nil where there is no
+	// choice.
+	options  []*option
+	searched int
+	detours  *detours
+	// sought is how long jobs to stop were looked for, hasSought says that they were.
+	sought    time.Duration
+	hasSought bool
+	// took is how long it was planned for, final says that other flavors would not
+	// help.
+	took  time.Duration
+	final bool
 	// later: jobs to stop for it are to be looked for, and could not be yet.
 	later bool
 	// inPart is what can let the job start with fewer pods, nil where that was not
@@ -38,19 +45,27 @@ type attempt struct {
 	inPart *cure
 }
 
-// makeRoom tries to have jobs stopped for one that was refused. done: it has a
-// claim now, or is tried again at once. Otherwise t.why says as well what a
-// search has found. The Ledger's lock must not be held.
-func (p *pass) makeRoom(t *attempt) (done bool) {
+// makeRoom tries to have jobs stopped for one that was refused in a choice of flavors.
+// done: it has a claim now, or is tried again at once; waits: it may have one when
+// another job of its ClusterQueue has none any more. The Ledger's lock must not be held.
+func (p *pass) makeRoom(t *attempt, o *option) (done, waits bool) {
+	if o.why != nil && o.why.Class != reason.NoPlacement {
+		return false, false
+	}
 	l := p.ledger
 	l.mu.Lock()
-	s := p.search(t)
+	s, waits := p.search(t, o)
+	if s != nil && !o.fits {
+		if o.quota == nil {
+			_, o.quota = l.assign(t.e)
+		}
+		s.classes = prototypes(t.e, s.assignment, l.quota)
+	}
 	l.mu.Unlock()
 	if s == nil {
-		t.why = t.why.And(t.b.also)
-		return false
+		return false, waits
 	}
-	return p.stopFor(s)
+	return p.stopFor(s), false
 }
 
 // stopFor looks for the jobs to stop, and has them stopped. The results are
@@ -69,7 +84,8 @@ func (p *pass) stopFor(s *search) (done bool) {
 	if found && !done {
 		took = max(took, fruitless)
 	}
-	l.searched(t.b, t.seen, s.protected, took, done)
+	t.hasSought, t.sought = true, t.sought+took
+	l.searched(t.b, s.seen, s.protected, t.sought, done)
 	switch {
 	case err != nil:
 		klog.FromContext(p.ctx).Error(err, "Looking for jobs to stop for another one", "job", t.job.Owner.NamespacedName)
@@ -83,35 +99,39 @@ func (p *pass) stopFor(s *search) (done bool) {
 		p.setAside(t.b)
 		return true
 	default:
-		t.b.also = s.inVain()
-		t.why = t.why.And(t.b.also)
+		t.b.vain.note(s.option, s.inVain())
 	}
 	return false
 }
 
-// search is the search for a job, nil if none is to be made now.
-func (p *pass) search(t *attempt) *search {
+// search is the search for a job that was refused in a choice of flavors, nil if none is
+// to be made now. waits: that is so because another job of its ClusterQueue has a claim.
+func (p *pass) search(t *attempt, o *option) (s *search, waits bool) {
 	l := p.ledger
 	now := l.clock.Now()
 	if t.e.version != t.version || t.e.state != Pending {
-		return nil
+		return nil, false
 	}
 	queue := t.b.head.queue
 	over := l.overtaken(t.e, queue)
 	if over == nil && !l.quota.MayPreempt(queue) {
-		t.b.also = ""
-		return nil
+		t.b.vain = nil
+		return nil, false
 	}
-	if now.Before(t.e.noClaimBefore) || (over == nil && l.claimOf(queue) != nil) || l.searchRests(t.b, now) {
+	waits = over == nil && l.claimOf(queue) != nil
+	if now.Before(t.e.noClaimBefore) || waits || (!t.hasSought && l.searchRests(t.b, now)) {
 		l.searchLater(t.b)
 		t.later = !now.Before(t.e.noClaimBefore)
-		return nil
+		return nil, waits
 	}
-	s := &search{pass: p, attempt: t, going: map[types.UID]bool{}, leaving: map[types.UID][]*corev1.Pod{}, reserved: l.reservedFrom(t.e)}
+	s = &search{
+		pass: p, attempt: t, option: o, seen: t.seen, assignment: o.assignment, classes: o.classes,
+		going: map[types.UID]bool{}, leaving: map[types.UID][]*corev1.Pod{}, reserved: l.reservedFrom(t.e),
+	}
 	if over != nil {
 		defer l.liftClaim(over)()
 		if !s.overtake(over) {
-			return nil
+			return nil, false
 		}
 	}
 	for e := range l.waits.charged {
@@ -128,7 +148,7 @@ func (p *pass) search(t *attempt) *search {
 		s.freed += e.gpus()
 		s.stopped = s.stopped || (e.eviction != nil && e.eviction.reason == kueue.WorkloadEvictedByPreemption)
 	}
-	s.quota = l.quota.Preemption(t.e.request(l.namespaces[t.e.job.Owner.Namespace]), t.assignment)
+	s.quota = l.quota.Preemption(t.e.request(l.namespaces[t.e.job.Owner.Namespace]), s.assignment)
 	candidates := s.quota.Candidates()
 	for _, c := range candidates {
 		e := l.jobs[c.ID]
@@ -148,7 +168,7 @@ func (p *pass) search(t *attempt) *search {
 		})
 	}
 	sortVictims(s.order)
-	return s
+	return s, false
 }
 
 // commit stops the victims, if all is still as it was when they were chosen,

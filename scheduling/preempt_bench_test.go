@@ -40,7 +40,7 @@ func BenchmarkSearch(b *testing.B) {
 			found := 0
 			for b.Loop() {
 				s.mu.Lock()
-				look := p.search(&attempt{b: e.spot.bucket, e: e, job: e.job, version: e.version, assignment: a, classes: prototypes(e, a, s.quota)})
+				look, _ := p.search(&attempt{b: e.spot.bucket, e: e, job: e.job, version: e.version}, &option{assignment: a, classes: prototypes(e, a, s.quota)})
 				s.mu.Unlock()
 				look.ends = time.Now().Add(searchFor)
 				ok, err := look.run()

@@ -74,7 +74,7 @@ func TestVictimsAreLegalEnoughAndNotOneTooMany(t *testing.T) {
 			return
 		}
 		s.mu.Lock()
-		look := p.search(&attempt{b: e.spot.bucket, e: e, job: e.job, version: e.version, assignment: a, classes: classes})
+		look, _ := p.search(&attempt{b: e.spot.bucket, e: e, job: e.job, version: e.version}, &option{assignment: a, classes: classes})
 		s.mu.Unlock()
 		if look == nil {
 			return

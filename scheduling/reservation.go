@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // reservation keeps nodes and quota for a job that has quota, and has waited for
@@ -27,8 +26,9 @@ type reservation struct {
 	e       *entry
 	version int
 	queue   string
-	usage   quota.Usage
-	nodes   []string
+	// assignment is the quota that is kept.
+	assignment *quota.Assignment
+	nodes      []string
 	// since is when it was made, until when it ends, zero if it does not by
 	// itself, and planned when its nodes were chosen.
 	since, until, planned time.Time
@@ -133,7 +133,7 @@ func (l *Ledger) passing(e *entry, has func() bool) {
 		has()
 	}
 	for _, r := range passed {
-		l.quota.Withhold(r.e.job.Owner.UID, r.queue, r.usage)
+		l.quota.Withhold(r.e.job.Owner.UID, r.queue, r.assignment.Usage)
 	}
 }
 
@@ -168,22 +168,33 @@ func (l *Ledger) serves(r *reservation, now time.Time) error {
 	return nil
 }
 
-// reserve chooses nodes for a starved job, as if jobs had ended that hold
-// capacity: as few as possible, those first that end first. It runs without the
-// Ledger's lock, on the snapshot on which there was no plan.
-func (p *pass) reserve(e *entry, version int, a *quota.Assignment, fw framework.Framework, snap *cache.Snapshot, gang, whole placement.Gang) {
-	l := p.ledger
+// reserve chooses nodes for a starved job, in the first of the choices of flavors in
+// which it would find some if jobs had ended that hold capacity: as few as possible,
+// those first that end first. It runs without the Ledger's lock, on the snapshot on
+// which there was no plan.
+func (p *pass) reserve(t *attempt, placeless []*option) {
+	l, e := p.ledger, t.e
 	l.mu.Lock()
-	busy := l.departures()
+	busy, reserved := l.departures(), l.reservedFrom(e)
 	l.mu.Unlock()
-	nodes, last, err := p.foresee(fw, snap, gang, whole, busy)
+	var nodes []string
+	var last departure
+	var a *quota.Assignment
+	for _, o := range placeless {
+		a = o.assignment
+		var err error
+		nodes, last, err = p.foresee(t.job, o.classes, reserved, busy)
+		if err != nil {
+			klog.FromContext(p.ctx).Error(err, "Choosing nodes to reserve", "job", e.job.Owner.NamespacedName)
+		}
+		if len(nodes) > 0 {
+			break
+		}
+	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil {
-		klog.FromContext(p.ctx).Error(err, "Choosing nodes to reserve", "job", klog.KRef(e.job.Owner.Namespace, e.job.Owner.Name))
-	}
-	if e.version != version || e.spot.bucket == nil {
+	if e.version != t.version || e.spot.bucket == nil {
 		return
 	}
 	now := l.clock.Now()
@@ -195,7 +206,7 @@ func (p *pass) reserve(e *entry, version int, a *quota.Assignment, fw framework.
 		}
 		return
 	}
-	r := &reservation{e: e, version: version, queue: a.ClusterQueue, usage: a.Usage, nodes: nodes, since: now, planned: now}
+	r := &reservation{e: e, version: t.version, queue: a.ClusterQueue, assignment: a, nodes: nodes, since: now, planned: now}
 	if l.reserveFor > 0 {
 		r.until = now.Add(l.reserveFor)
 	}
@@ -210,16 +221,22 @@ func (p *pass) reserve(e *entry, version int, a *quota.Assignment, fw framework.
 	}
 	l.reserved[r.queue], e.reservation = r, r
 	e.spot.bucket.head.withheld = ""
-	l.quota.Withhold(e.job.Owner.UID, r.queue, r.usage)
+	l.quota.Withhold(e.job.Owner.UID, r.queue, r.assignment.Usage)
 	l.waits.untold.add(e)
 	l.effects.Note(e.job, noteReserved, "it has waited for long: "+r.String())
 	l.logger.V(2).Info("Nodes reserved", "job", e.job.Owner.NamespacedName, "nodes", nodes, "start", r.start)
 	l.effects.Report()
 }
 
-// foresee finds nodes for a gang, and the last of the jobs that must have ended
+// foresee finds nodes for a job, and the last of the jobs that must have ended
 // until then; no nodes if they are too few even then.
-func (p *pass) foresee(fw framework.Framework, snap *cache.Snapshot, gang, whole placement.Gang, busy []departure) (nodes []string, last departure, err error) {
+func (p *pass) foresee(job *workload.Job, classes []class, reserved []string, busy []departure) (nodes []string, last departure, err error) {
+	fw, snap, no, err := p.framework(classes)
+	if err != nil || no != nil {
+		return nil, last, err
+	}
+	gang, whole := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes)), wholeSets(job, classes)
+	keepOff(&gang, reserved)
 	without, err := placement.NewWithout(klog.FromContext(p.ctx), snap)
 	if err != nil {
 		return nil, last, err

@@ -27,6 +27,13 @@ const searchFor = 100 * time.Millisecond
 type search struct {
 	*pass
 	*attempt
+	// option is the choice of flavors that others are to be stopped for, assignment
+	// and classes are those of it.
+	option     *option
+	assignment *quota.Assignment
+	classes    []class
+	// seen is what had happened when it began.
+	seen  moves
 	quota *quota.Preemption
 	// order are the candidates, those to be stopped first at the front; going
 	// are those that are not let off.

@@ -150,14 +150,27 @@ func (s *stage) start(e *entry) bool {
 	return true
 }
 
-// tryOut is where a job could start now: nil if it could not for want of quota or
-// nodes. a is what quota it would get, also where it lacks some now.
+// tryOut is where a job could start now, in whatever flavors: nil if it could not for
+// want of quota or nodes. a is what quota it would get, also where it lacks some now.
 func (s *stage) tryOut(e *entry) (a *quota.Assignment, classes []class, plan placement.Assignment) {
-	a, no := s.assign(e)
-	if no != nil {
-		return a, nil, nil
+	first, no := s.assign(e)
+	queue, _ := s.quota.ClusterQueueOf(e.queue())
+	others := s.detours(e, e.job, queue)
+	for a = first; a != nil; a, no = others.next(a) {
+		if no == nil {
+			if classes, plan = s.tryOutIn(e, a); plan != nil {
+				return a, classes, plan
+			}
+		}
+		if !s.quota.HasChoice(queue) {
+			break
+		}
 	}
-	classes = prototypes(e, a, s.quota)
+	return first, nil, nil
+}
+
+func (s *stage) tryOutIn(e *entry, a *quota.Assignment) ([]class, placement.Assignment) {
+	classes := prototypes(e, a, s.quota)
 	if err := s.cycle.refresh(s.ctx); err != nil {
 		s.t.Fatalf("refreshing: %v", err)
 	}
@@ -165,14 +178,14 @@ func (s *stage) tryOut(e *entry) (a *quota.Assignment, classes []class, plan pla
 	if err != nil || no != nil {
 		s.t.Fatalf("the profile: %v %v", no, err)
 	}
-	plan, no, err = s.cycle.planner.Plan(s.ctx, fw, snap, gangOf(e.job.Owner.Name, e.job.Owner.UID, classes, sizes(classes)))
+	plan, no, err := s.cycle.planner.Plan(s.ctx, fw, snap, gangOf(e.job.Owner.Name, e.job.Owner.UID, classes, sizes(classes)))
 	if err != nil {
 		s.t.Fatalf("planning: %v", err)
 	}
 	if no != nil {
-		return a, nil, nil
+		return classes, nil
 	}
-	return a, classes, plan
+	return classes, plan
 }
 
 // submit reads a job in.

@@ -51,7 +51,8 @@ type waitlist struct {
 	// quota are the buckets that wait for it, by the root of their tree, room
 	// those that wait for nodes, by ClusterQueue.
 	quota, room map[string]map[*bucket]struct{}
-	// gpus are those that wait for more free GPUs, the smallest need first.
+	// gpus are those that wait for more free GPUs of a kind, the smallest need first;
+	// one that could do with several kinds is with each.
 	gpus map[placement.Bite]*ordered[*bucket]
 
 	// seen counts what has happened; gpusMoved says that GPUs may have become
@@ -158,9 +159,9 @@ type bucket struct {
 	untold bool
 	told   *rank
 	// efforts is what is remembered of plans and searches that took long; nil for
-	// most. also is what the last search for victims adds to why.
+	// most. vain is what the last searches for victims add to why.
 	efforts *efforts
-	also    string
+	vain    vain
 }
 
 // demand is what the jobs of one shape request per pod, by pod set; nil where it is

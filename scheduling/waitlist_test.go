@@ -62,12 +62,16 @@ func (l *Ledger) waitlistErrors() []string {
 	for _, set := range w.room {
 		places += len(set)
 	}
+	lackGPUs := map[*bucket]bool{}
 	for _, list := range w.gpus {
-		places += len(list.items)
+		for _, b := range list.items {
+			lackGPUs[b] = true
+		}
 		if !slices.IsSortedFunc(list.items, list.compare) {
 			wrong("those that wait for GPUs are not in order")
 		}
 	}
+	places += len(lackGPUs)
 	due := 0
 	for _, h := range w.turn.items {
 		due += len(h.due.items)
