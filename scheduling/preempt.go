@@ -1,7 +1,6 @@
 package scheduling
 
 import (
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -216,19 +215,4 @@ func (s *search) commit() bool {
 	}
 	l.logger.V(2).Info("Jobs are stopped for another one", "job", e.job.Owner.NamespacedName, "victims", len(victims), "nodes", e.claimedNodes())
 	return true
-}
-
-// inVain is the end of a sentence that says why a job is refused: that to stop
-// others would not help.
-func (s *search) inVain() string {
-	n := len(s.order)
-	switch {
-	case n == 0 && !s.protected.IsZero():
-		return fmt.Sprintf("; the jobs that it may preempt are protected until %s at least", s.protected.UTC().Format(time.RFC3339))
-	case n == 0:
-		return ""
-	case n == 1:
-		return "; stopping the only job that it may preempt would not be enough"
-	}
-	return fmt.Sprintf("; stopping all %d jobs that it may preempt would not be enough", n)
 }

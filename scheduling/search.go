@@ -55,6 +55,8 @@ type search struct {
 	// protected is when the first of those may be stopped that may not yet,
 	// zero if there are none.
 	protected time.Time
+	// found is what it has come to.
+	found findings
 
 	fw      framework.Framework
 	gang    placement.Gang
@@ -73,7 +75,10 @@ func (s *search) run() (found bool, err error) {
 		return false, nil
 	}
 	// Where not all may go together, which may is for choose to say.
-	if !s.removeQuota() && len(s.going) == len(s.order) {
+	s.found.candidates = len(s.order)
+	s.found.quota = s.removeQuota()
+	s.found.together = len(s.going)
+	if !s.found.quota && len(s.going) == len(s.order) {
 		return false, nil
 	}
 	if err := s.refresh(); err != nil {
@@ -87,7 +92,7 @@ func (s *search) run() (found bool, err error) {
 	s.fw, s.gang = fw, gangOf(s.job.Owner.Name, s.job.Owner.UID, s.classes, sizes(s.classes))
 	keepOff(&s.gang, s.reserved)
 	s.settled = !slices.ContainsFunc(s.classes, func(c class) bool { return looksAtOthers(c.pod) })
-	if hopeless, err := s.planner.Hopeless(snap, wholeSets(s.job, s.classes), s.freed); hopeless || err != nil {
+	if s.found.hopeless, err = s.planner.Hopeless(snap, wholeSets(s.job, s.classes), s.freed); s.found.hopeless || err != nil {
 		return false, err
 	}
 	if s.without, err = placement.NewWithout(klog.FromContext(s.ctx), snap); err != nil {
@@ -236,6 +241,7 @@ func (s *search) replan() (bool, error) {
 	}
 	plan, no, err := s.planner.Plan(s.ctx, s.fw, snap, s.gang)
 	if err != nil || no != nil {
+		s.found.placeless = no
 		return false, err
 	}
 	s.plan, s.nodes = plan, map[string]bool{}
