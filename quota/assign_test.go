@@ -308,7 +308,7 @@ func TestAssignSaysNoWithNumbers(t *testing.T) {
 		"requests beyond any integer are larger than the queue": {
 			tree:    oneFlavor,
 			request: job(pods("node", 2_000_000_000, "memory", "8Ei")),
-			want:    reason.Reason{Class: reason.ExceedsMaxQuota, Message: "needs 9223372036854775807 memory in queue team-nlp, the quota is 64Gi"},
+			want:    reason.Reason{Class: reason.ExceedsMaxQuota, Message: "needs over 7Ei memory in queue team-nlp, the quota is 64Gi"},
 		},
 		"two flavors are in use": {
 			tree:    twoFlavors,
