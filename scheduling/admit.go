@@ -152,7 +152,7 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 		}
 		l.enqueue(e)
 		l.released(root)
-		l.roomCame(true)
+		l.roomCame()
 	}
 	return false
 }

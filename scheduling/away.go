@@ -124,7 +124,7 @@ func (l *Ledger) returned(name string, a *absence) {
 	for e := range l.slotsOn(name) {
 		l.wakeAll(e)
 	}
-	l.roomCame(true)
+	l.roomCame()
 }
 
 // isAway says that the node of a slot does not take its pod for now.

@@ -126,30 +126,34 @@ func (l *Ledger) claimStands(e *entry) bool {
 	return l.jobs[e.job.Owner.UID] == e && e.state == Claimed && e.version == e.claim.version && e.startable()
 }
 
-// endClaim takes a claim back; its job waits like any other. failed: not because
-// of the job itself; others are not stopped for it again at once, so that what
-// comes and goes, such as a node, does not have one job after the other stopped.
-func (l *Ledger) endClaim(e *entry, why string, failed bool) {
+// failClaim takes a claim back that came to nothing, and not because of the job
+// itself. Others are not stopped for it again at once, so that what comes and goes,
+// such as a node, does not have one job after the other stopped.
+func (l *Ledger) failClaim(e *entry, why string) {
+	e.claimsFailed++
+	pause := claimPause
+	for i := 1; i < e.claimsFailed && pause < maxClaimPause; i++ {
+		pause *= 2
+	}
+	pause = min(pause, maxClaimPause)
+	e.noClaimBefore = l.clock.Now().Add(pause)
+	l.effects.Note(e.job, noteClaimEnded, fmt.Sprintf("what jobs leave that were stopped for it is no longer kept: %s; no others are stopped for it for %s", why, pause))
+	l.endClaim(e, why)
+}
+
+// endClaim takes a claim back; its job waits like any other.
+func (l *Ledger) endClaim(e *entry, why string) {
 	root := l.quota.Root(e.claim.assignment.ClusterQueue)
 	l.logger.V(2).Info("Claim ended", "job", e.job.Owner.NamespacedName, "why", why)
 	l.dropClaim(e)
 	l.quota.Unclaim(e.job.Owner.UID)
 	e.move(evUnclaimed)
-	if failed {
-		e.claimsFailed++
-		pause := claimPause
-		for i := 1; i < e.claimsFailed && pause < maxClaimPause; i++ {
-			pause *= 2
-		}
-		e.noClaimBefore = l.clock.Now().Add(min(pause, maxClaimPause))
-		l.effects.Note(e.job, noteClaimEnded, fmt.Sprintf("what jobs leave that were stopped for it is no longer kept: %s; no others are stopped for it for %s", why, min(pause, maxClaimPause)))
-	}
 	l.enqueue(e)
 	if b := e.spot.bucket; b != nil {
 		l.waits.put(b, cure{}, l.clock.Now())
 	}
 	l.released(root)
-	l.roomCame(true)
+	l.roomCame()
 }
 
 // dropClaim takes the phantoms of a claim off.
@@ -185,7 +189,7 @@ func (l *Ledger) claimsGone(uid types.UID) {
 func (l *Ledger) claimsExpire(now time.Time) {
 	for _, e := range maps.Clone(l.claims) {
 		if now.After(e.claim.until) {
-			l.endClaim(e, fmt.Sprintf("%s did not leave in time", jobs(len(e.claim.awaits))), true)
+			l.failClaim(e, fmt.Sprintf("%s did not leave in time", jobs(len(e.claim.awaits))))
 		}
 	}
 }
@@ -204,7 +208,7 @@ func (l *Ledger) claimsRefused() {
 func (l *Ledger) claimsOn(node, why string) {
 	for _, e := range maps.Clone(l.claims) {
 		if slices.Contains(e.claimedNodes(), node) {
-			l.endClaim(e, fmt.Sprintf("node %s %s", node, why), true)
+			l.failClaim(e, fmt.Sprintf("node %s %s", node, why))
 		}
 	}
 }
@@ -212,7 +216,7 @@ func (l *Ledger) claimsOn(node, why string) {
 // claimsEnd ends all claims.
 func (l *Ledger) claimsEnd(why string) {
 	for _, e := range maps.Clone(l.claims) {
-		l.endClaim(e, why, false)
+		l.endClaim(e, why)
 	}
 }
 

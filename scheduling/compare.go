@@ -93,6 +93,6 @@ func (l *Ledger) shed(e *entry) {
 		}
 	}
 	if any {
-		l.roomCame(true)
+		l.roomCame()
 	}
 }

@@ -283,9 +283,19 @@ func (l *Ledger) otherFlavors(root string) {
 	}
 }
 
-// roomCame says that a node takes pods now that it did not take before; gpus
-// that it may be because of its GPUs. Whoever waits for quota is not tried.
-func (l *Ledger) roomCame(gpus bool) {
+// roomCame says that a node takes pods now that it did not take before, and that
+// it may be because of its GPUs. Whoever waits for quota is not tried.
+func (l *Ledger) roomCame() {
+	w := &l.waits
+	w.gpusMoved, w.gpuNews = true, true
+	if len(w.gpus) > 0 {
+		l.effects.Admit()
+	}
+	l.otherRoomCame()
+}
+
+// otherRoomCame is roomCame where no GPUs have become free.
+func (l *Ledger) otherRoomCame() {
 	l.epoch++
 	w := &l.waits
 	w.seen.room++
@@ -300,10 +310,7 @@ func (l *Ledger) roomCame(gpus bool) {
 			w.put(b, cure{queue: b.cure.queue, root: b.cure.root, lacks: b.cure.lacks, blind: true}, now)
 		}
 	}
-	if gpus {
-		w.gpusMoved, w.gpuNews = true, true
-	}
-	if w.dueBuckets > 0 || len(w.lost) > 0 || len(l.growing) > 0 || (gpus && len(w.gpus) > 0) {
+	if w.dueBuckets > 0 || len(w.lost) > 0 || len(l.growing) > 0 {
 		l.effects.Admit()
 	}
 }
@@ -312,7 +319,7 @@ func (l *Ledger) roomCame(gpus bool) {
 func (l *Ledger) nodeChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.roomCame(true)
+	l.roomCame()
 }
 
 // departed says that the scheduler's cache has freed the room of a pod.
@@ -320,7 +327,11 @@ func (l *Ledger) departed(pod *corev1.Pod) {
 	gpus := usesGPUs(pod)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.roomCame(gpus)
+	if gpus {
+		l.roomCame()
+	} else {
+		l.otherRoomCame()
+	}
 }
 
 // arrived says that the scheduler's cache counts a pod on its node.

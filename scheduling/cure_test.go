@@ -18,10 +18,10 @@ func TestWhatCuresARefusedJob(t *testing.T) {
 		byGPUs   = cure{wait: forGPUs, queue: "cq", lacks: []*placement.Lack{lack}}
 		release  = func(s *scene) { s.released(s.quota.Root("cq")) }
 		another  = func(s *scene) { s.released(s.quota.Root("another")) }
-		room     = func(s *scene) { s.roomCame(false) }
-		gpuRoom  = func(s *scene) { s.roomCame(true) }
+		room     = func(s *scene) { s.otherRoomCame() }
+		gpuRoom  = func(s *scene) { s.roomCame() }
 		config   = func(s *scene) { s.touch() }
-		flavored = func(s *scene) { s.roomCame(false); s.touch() }
+		flavored = func(s *scene) { s.otherRoomCame(); s.touch() }
 		enough   = func(s *scene) { s.gpusFound(lack.Bite, 2) }
 		tooFew   = func(s *scene) { s.gpusFound(lack.Bite, 1) }
 	)
@@ -74,8 +74,8 @@ func TestWhatHappensDuringATryHasTheJobTriedAgain(t *testing.T) {
 		settled bool
 	}{
 		"nothing":                            {cure{wait: forRoom}, func(*scene) {}, true},
-		"room":                               {cure{wait: forRoom}, func(s *scene) { s.roomCame(false) }, false},
-		"room, for a job that lacks quota":   {cure{wait: forQuota}, func(s *scene) { s.roomCame(true) }, true},
+		"room":                               {cure{wait: forRoom}, func(s *scene) { s.otherRoomCame() }, false},
+		"room, for a job that lacks quota":   {cure{wait: forQuota}, func(s *scene) { s.roomCame() }, true},
 		"a change of a queue":                {cure{wait: forQuota}, func(s *scene) { s.touch() }, false},
 		"a release of quota":                 {cure{wait: forRoom}, func(s *scene) { s.released(s.quota.Root("cq")) }, false},
 		"a change of quota by another actor": {cure{wait: forRoom}, func(s *scene) { s.mu.Unlock(); s.UpdateQuota(func(*quota.Tree) {}); s.mu.Lock() }, false},
@@ -105,12 +105,12 @@ func TestJobThatIsDearToPlanRestsBeforeRoomHasItPlannedAgain(t *testing.T) {
 	defer s.mu.Unlock()
 	b, byRoom, no := e.spot.bucket, cure{wait: forRoom, queue: "cq"}, reason.New(reason.NoPlacement, "no")
 	seen := s.waits.seen
-	s.roomCame(false)
+	s.otherRoomCame()
 	b.rest(s.clock.Now(), 100*time.Millisecond, 20*time.Millisecond)
 	if !s.refuse(e, e.version, seen, byRoom, no) || s.next() != nil {
 		t.Fatal("it is planned again at once")
 	}
-	s.roomCame(true)
+	s.roomCame()
 	s.clock.Step(1900 * time.Millisecond)
 	if s.rested(); s.next() != nil {
 		t.Error("it is planned again before it has rested")
@@ -131,7 +131,7 @@ func TestJobThatIsDearToPlanRestsBeforeRoomHasItPlannedAgain(t *testing.T) {
 	}
 	s.refuse(e, e.version, s.waits.seen, byRoom, no)
 	b.rest(s.clock.Now(), 10*time.Millisecond, 20*time.Millisecond)
-	if s.roomCame(false); s.next() != b {
+	if s.otherRoomCame(); s.next() != b {
 		t.Error("a job that is cheap to plan rests as well")
 	}
 }

@@ -205,7 +205,7 @@ func (l *Ledger) dropSurplus(e *entry) {
 	l.wakeAll(e)
 	l.enqueue(e)
 	l.released(l.quota.Root(a.ClusterQueue))
-	l.roomCame(true)
+	l.roomCame()
 	l.resize(e)
 }
 

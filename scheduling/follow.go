@@ -110,9 +110,9 @@ func (j *Jobs) placeFollowing(ctx context.Context, a admission) {
 
 var errKueueDecides = fmt.Errorf("a Kueue manager decides now")
 
-// stuckPods are the pods of an admitted job that have come and have no place:
+// placelessPods are the pods of an admitted job that have come and have no place:
 // an autoscaler is told of all of them at once.
-func (e *entry) stuckPods() []*corev1.Pod {
+func (e *entry) placelessPods() []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, set := range e.sets {
 		for _, s := range set.slots {

@@ -42,7 +42,7 @@ func (p *pass) grow() error {
 	}
 	l.mu.Unlock()
 	for _, e := range jobs {
-		if p.spent(true) {
+		if p.spent() || p.yields() {
 			return nil
 		}
 		if err := p.refresh(); err != nil {

@@ -113,7 +113,7 @@ func (l *Ledger) depart(e *entry) {
 		}
 		l.claimsGone(uid)
 		l.released(root)
-		l.roomCame(true)
+		l.roomCame()
 	}
 	if e.state == Gone {
 		l.forget(e)

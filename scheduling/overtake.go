@@ -80,5 +80,5 @@ func (s *search) mayClaim() bool {
 func (l *Ledger) handOver(over, to *entry) {
 	l.effects.Note(over.job, noteClaimEnded, fmt.Sprintf("what jobs leave that were stopped for it is for %s %s now, which comes before it",
 		to.job.Owner.Kind, to.job.Owner.NamespacedName))
-	l.endClaim(over, "it was overtaken by "+to.job.Owner.NamespacedName.String(), false)
+	l.endClaim(over, "it was overtaken by "+to.job.Owner.NamespacedName.String())
 }

@@ -73,7 +73,7 @@ func (p *pass) run() error {
 	}
 	l.mu.Unlock()
 	for _, e := range lost {
-		if p.spent(false) {
+		if p.spent() {
 			return nil
 		}
 		l.shed(e)
@@ -104,7 +104,7 @@ func (p *pass) run() error {
 				l.mu.Unlock()
 				return nil
 			}
-		} else if p.spent(b.why != nil) || (b.cure.blind && p.podFirst()) {
+		} else if p.spent() || (b.why != nil && p.yields()) || (b.cure.blind && p.podFirst()) {
 			l.mu.Unlock()
 			return nil
 		} else if lacks := b.cure.lacks; lacks != nil {
@@ -143,15 +143,17 @@ func (l *Ledger) late(now time.Time) bool {
 	return true
 }
 
-// spent says that the pass must end: its budget is spent, or a pod waits and
-// the next job can wait longer, having been refused before.
-func (p *pass) spent(again bool) bool {
-	took := p.ledger.clock.Since(p.start)
-	if p.tries == 0 && (p.looks == 0 || took < glance) {
-		return false
-	}
-	return took > p.budget || (again && p.podFirst())
+// begun says that the pass has done what each may do.
+func (p *pass) begun() bool {
+	return p.tries > 0 || (p.looks > 0 && p.ledger.clock.Since(p.start) >= glance)
 }
+
+// spent says that the pass must end.
+func (p *pass) spent() bool { return p.begun() && p.ledger.clock.Since(p.start) > p.budget }
+
+// yields says that the pass must end before jobs which can wait longer, having been
+// refused before: a pod waits.
+func (p *pass) yields() bool { return p.begun() && p.podFirst() }
 
 // podFirst says that a pod waits, and jobs which were refused before give way.
 func (p *pass) podFirst() bool { return !p.late && p.podWaits.Load() }

@@ -114,7 +114,7 @@ func (l *Ledger) replanLines(now time.Time) []pendingLine {
 			prefix: onlySome(bound, all) + " pods have a node: ", said: e.lastSaid(),
 		}
 		if l.kueueDecides() {
-			line.pods = e.stuckPods()
+			line.pods = e.placelessPods()
 		}
 		lines = append(lines, line)
 	}

@@ -350,7 +350,7 @@ func (l *Ledger) Settled(owner types.UID, pod *corev1.Pod, succeeded bool) {
 		l.dropHold(s)
 		l.wake(e, s.group())
 		l.effects.Sync(keyOf(e.job.Owner))
-		l.roomCame(true)
+		l.roomCame()
 	} else if e.unsaidReady() {
 		l.effects.Sync(keyOf(e.job.Owner))
 	}

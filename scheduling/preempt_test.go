@@ -557,7 +557,7 @@ func TestVictimsOfAnEarlierSchedulerCountAsGone(t *testing.T) {
 	c.pass()
 	c.wantLeaving("first")
 	c.mu.Lock()
-	c.endClaim(c.jobs[high.Owner.UID], "a restart", false)
+	c.endClaim(c.jobs[high.Owner.UID], "a restart")
 	c.mu.Unlock()
 	c.pass()
 	c.wantState(high, Claimed)

@@ -45,7 +45,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 	}
 	l.update(e, job, wl, no)
 	if e.claim != nil && claimsAdmission(e.workload) {
-		l.endClaim(e, "the job is admitted", false)
+		l.endClaim(e, "the job is admitted")
 	}
 	if e.state == Pending && claimsAdmission(e.workload) {
 		e = l.takeOverLate(e)

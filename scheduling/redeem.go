@@ -20,7 +20,7 @@ func (p *pass) redeem() error {
 	ripe := l.ripe()
 	l.mu.Unlock()
 	for _, e := range ripe {
-		if p.spent(false) {
+		if p.spent() {
 			return nil
 		}
 		if l.overtakes(e) {
@@ -78,7 +78,7 @@ func (p *pass) redeemOne(e *entry) error {
 			c.awaits[uid] = struct{}{}
 		}
 	case e.claim == c:
-		l.endClaim(e, fmt.Sprintf("there is no place for it now (%s)", errors.Join(err, asError(why))), true)
+		l.failClaim(e, fmt.Sprintf("there is no place for it now (%s)", errors.Join(err, asError(why))))
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (l *Ledger) chargeClaim(e *entry, version int, a *quota.Assignment, plan pl
 	}
 	if e.claim == nil {
 		e.claim = &claim{assignment: c.assignment}
-		l.endClaim(e, err.Error(), true)
+		l.failClaim(e, err.Error())
 	}
 	return fmt.Errorf("taking what was claimed in ClusterQueue %s: %w", queue, err)
 }

@@ -151,5 +151,5 @@ func (l *Ledger) reclaimed(uid types.UID, live []int32) {
 	l.enqueue(e)
 	l.effects.Sync(keyOf(e.job.Owner))
 	l.released(l.quota.Root(e.assignment.ClusterQueue))
-	l.roomCame(true)
+	l.roomCame()
 }

@@ -304,7 +304,7 @@ func (l *Ledger) unreserve(r *reservation) {
 		l.waits.untold.add(r.e)
 	}
 	l.released(root)
-	l.roomCame(true)
+	l.roomCame()
 	l.effects.Report()
 }
 

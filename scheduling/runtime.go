@@ -23,7 +23,7 @@ func (e *entry) runtime(now time.Time) (time.Duration, bool) {
 // has finished, or longer than they may.
 func (e *entry) ends(now time.Time) (time.Time, bool) {
 	if e.state == Leaving {
-		return now, !e.stuck(now)
+		return now, !e.outstays(now)
 	}
 	left, bounded := e.runtime(now)
 	if bounded && isAdmitted(e.workload) && e.workload.Spec.MaximumExecutionTimeSeconds == nil {

@@ -90,7 +90,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	if byOthers {
 		// Someone else bound the pod: until now both counted, or the planned
 		// node is free again. The others may have waited for just this pod.
-		l.roomCame(true)
+		l.roomCame()
 		l.wake(e, s.group())
 	}
 }
@@ -132,7 +132,7 @@ func (l *Ledger) endSlots(e *entry) {
 		}
 		l.wakeAll(e)
 		l.effects.Sync(keyOf(e.job.Owner))
-		l.roomCame(true)
+		l.roomCame()
 		l.enqueue(e)
 	}
 }
@@ -142,7 +142,7 @@ func (l *Ledger) lose(e *entry, s *slot) {
 	l.dropHold(s)
 	s.node, s.stale, s.failures = "", false, 0
 	l.sendBack(e, s.group(), "a pod of the gang lost its node")
-	l.roomCame(true)
+	l.roomCame()
 	l.replan(e)
 }
 
@@ -196,7 +196,7 @@ func (l *Ledger) NodeGone(node string) {
 			}
 		}
 	}
-	l.roomCame(true)
+	l.roomCame()
 }
 
 // wake activates the pods of a start group once it is complete and its nodes

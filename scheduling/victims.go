@@ -127,34 +127,34 @@ func (e *entry) occupying() []*corev1.Pod {
 
 // stays says that another job is not to count on what a leaving one has.
 func (l *Ledger) stays(e, other *entry, now time.Time) bool {
-	return e.stuck(now) || (e.job.Keeper != other.job.Keeper && l.passesOn(e))
+	return e.outstays(now) || (e.job.Keeper != other.job.Keeper && l.passesOn(e))
 }
 
-// stuck says that a pod of a leaving job should have left its node by now, or
+// outstays says that a pod of a leaving job should have left its node by now, or
 // that nobody has asked it to: a job that has finished may leave pods running.
-func (e *entry) stuck(now time.Time) bool {
-	overdue := func(p *corev1.Pod) bool {
+func (e *entry) outstays(now time.Time) bool {
+	outstays := func(p *corev1.Pod) bool {
 		if p.DeletionTimestamp == nil {
 			return e.job.Finish != nil
 		}
-		return now.Sub(p.DeletionTimestamp.Time) > overdueFor
+		return now.Sub(p.DeletionTimestamp.Time) > outstayFor
 	}
 	for _, set := range e.sets {
-		if slices.ContainsFunc(set.slots, func(s *slot) bool { return s.bound && overdue(s.pod) }) {
+		if slices.ContainsFunc(set.slots, func(s *slot) bool { return s.bound && outstays(s.pod) }) {
 			return true
 		}
 	}
 	for _, p := range e.unplaced {
-		if p.Spec.NodeName != "" && overdue(p) {
+		if p.Spec.NodeName != "" && outstays(p) {
 			return true
 		}
 	}
 	return false
 }
 
-// overdueFor is by how much a pod may outlive the time that it has to end, until
+// outstayFor is by how much a pod may outlive the time that it has to end, until
 // nothing is expected of it any more.
-const overdueFor = time.Minute
+const outstayFor = time.Minute
 
 // protectedUntil is when a job may be preempted that was admitted at since.
 func (l *Ledger) protectedUntil(e *entry, since time.Time) time.Time {

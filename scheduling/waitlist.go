@@ -202,7 +202,7 @@ func (e *entry) isUncounted() bool {
 // another now, needs no reservation.
 func (l *Ledger) enqueue(e *entry) {
 	if e.claim != nil && !l.claimStands(e) {
-		l.endClaim(e, "the job has changed", false)
+		l.endClaim(e, "the job has changed")
 	}
 	l.list(e)
 	if r := e.reservation; r != nil && (e.spot.bucket == nil || e.version != r.version) {

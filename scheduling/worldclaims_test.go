@@ -116,7 +116,7 @@ func (w *world) redeemAll() {
 				c.awaits[uid] = struct{}{}
 			}
 		case e.claim == c:
-			w.endClaim(e, "no place", true)
+			w.failClaim(e, "no place")
 		}
 	}
 }
