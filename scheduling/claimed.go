@@ -199,7 +199,7 @@ func (l *Ledger) claimsExpire(now time.Time) {
 func (l *Ledger) claimsRefused() {
 	for _, e := range maps.Clone(l.claims) {
 		if _, no := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace])); no != nil && stepsOut(no.Class) {
-			l.endClaim(e, no.Message, false)
+			l.endClaim(e, no.Message)
 		}
 	}
 }

@@ -96,57 +96,8 @@ type entry struct {
 	keptUntil instant
 }
 
-// growth is what an elastic job asks for beside what it has.
-type growth struct {
-	// wants are the numbers of pods that it asks for by now, by pod set; nil
-	// where they are those that it was admitted with.
-	wants []int32
-	// at is what had happened when it was last refused more pods, and refused
-	// why, nil if it was not.
-	at      moves
-	refused *reason.Reason
-	// said is what was last told of that.
-	said said
-}
-
 // settle forgets the refusals of before: a new one is news.
 func (g *growth) settle() { g.at, g.refused, g.said = moves{}, nil, said{} }
-
-// wants are the numbers of pods that the job asks for by now, as of growth.
-func (e *entry) wants() []int32 {
-	if e.growth == nil {
-		return nil
-	}
-	return e.growth.wants
-}
-
-func (e *entry) setWants(counts []int32) {
-	if e.growth == nil {
-		if counts == nil {
-			return
-		}
-		e.growth = &growth{}
-	}
-	e.growth.wants = counts
-}
-
-// remains is what is left of a job that has finished.
-type remains struct {
-	// live are the pods of each set for which it is still charged; nil is all of
-	// them.
-	live []int32
-	// reclaimAt is when that may change next; zero before it has been asked.
-	reclaimAt time.Time
-}
-
-// live are the pods of each set for which a finished job is still charged, as of
-// remains.
-func (e *entry) live() []int32 {
-	if e.remains == nil {
-		return nil
-	}
-	return e.remains.live
-}
 
 // eviction is why and how a job is being stopped.
 type eviction struct {
@@ -329,81 +280,6 @@ func (e *entry) newer(wl *kueue.Workload) bool {
 
 // before is the queue order of two jobs, as of slices.SortFunc.
 func (e *entry) before(o *entry) int { return e.rank().compare(o.rank()) }
-
-// request is what the job asks of the quota tree.
-func (e *entry) request(namespaceLabels map[string]string) quota.Request {
-	r := quota.Request{
-		ID:              e.job.Owner.UID,
-		Priority:        e.priority,
-		Created:         e.job.Created,
-		Queue:           types.NamespacedName{Namespace: e.job.Owner.Namespace, Name: e.job.Queue},
-		NamespaceLabels: namespaceLabels,
-	}
-	r.PodSets = make([]quota.PodSet, len(e.job.PodSets))
-	for i, perPod := range e.perPod() {
-		ps := &e.job.PodSets[i]
-		r.PodSets[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: perPod, Template: ps.ChargedSpec()}
-	}
-	return r
-}
-
-// perPod is what a pod of each pod set requests. It is kept where others request
-// it too.
-func (e *entry) perPod() []quota.Requests {
-	var shared *demand
-	if b := e.spot.bucket; b != nil && b.key.shape == e.shape {
-		if shared = b.demand; shared.perPod != nil {
-			return shared.perPod
-		}
-	}
-	out := requestsOf(e.job)
-	if shared != nil && (shared.buckets > 1 || len(e.spot.bucket.jobs.items) > 1) {
-		shared.perPod = out
-	}
-	return out
-}
-
-func requestsOf(job *workload.Job) []quota.Requests {
-	out := make([]quota.Requests, len(job.PodSets))
-	for i := range job.PodSets {
-		out[i] = quota.RequestsOf(job.PodSets[i].PerPod())
-	}
-	return out
-}
-
-// mostRequests bounds how many different requests are remembered.
-const mostRequests = 256
-
-// known is what a pod of each pod set requests, if pods of other jobs have been
-// found to request the same; else it is nil, and remembered for the next.
-func (w *waitlist) known(job *workload.Job) []quota.Requests {
-	out := requestsOf(job)
-	all := true
-	for i, r := range out {
-		words := r.String()
-		if known, ok := w.requests[words]; ok {
-			out[i] = known
-			continue
-		}
-		all = false
-		if len(w.requests) == mostRequests {
-			clear(w.requests)
-		}
-		w.requests[words] = r
-	}
-	if !all {
-		return nil
-	}
-	return out
-}
-
-// holder is the job as the holder of a charge since reserved.
-func (e *entry) holder(reserved time.Time) quota.Holder {
-	return quota.Holder{Priority: e.priority, Created: e.job.Created, Reserved: reserved, Queue: e.queue()}
-}
-
-// gpus is the number of GPUs that the whole job asks for.
-func (e *entry) gpus() int64 { return gpusOf(e.job) }
 
 func gpusOf(job *workload.Job) int64 {
 	var n int64

@@ -261,3 +261,34 @@ func (l *Ledger) growthRefused(e *entry, more []int32, why *reason.Reason) {
 // noteGrowthWaits is the reason of the event about an elastic job that gets no
 // more pods for now.
 const noteGrowthWaits = "GrowthWaits"
+
+// growth is what an elastic job asks for beside what it has.
+type growth struct {
+	// wants are the numbers of pods that it asks for by now, by pod set; nil
+	// where they are those that it was admitted with.
+	wants []int32
+	// at is what had happened when it was last refused more pods, and refused
+	// why, nil if it was not.
+	at      moves
+	refused *reason.Reason
+	// said is what was last told of that.
+	said said
+}
+
+// wants are the numbers of pods that the job asks for by now, as of growth.
+func (e *entry) wants() []int32 {
+	if e.growth == nil {
+		return nil
+	}
+	return e.growth.wants
+}
+
+func (e *entry) setWants(counts []int32) {
+	if e.growth == nil {
+		if counts == nil {
+			return
+		}
+		e.growth = &growth{}
+	}
+	e.growth.wants = counts
+}

@@ -153,3 +153,21 @@ func (l *Ledger) reclaimed(uid types.UID, live []int32) {
 	l.released(l.quota.Root(e.assignment.ClusterQueue))
 	l.roomCame()
 }
+
+// remains is what is left of a job that has finished.
+type remains struct {
+	// live are the pods of each set for which it is still charged; nil is all of
+	// them.
+	live []int32
+	// reclaimAt is when that may change next; zero before it has been asked.
+	reclaimAt time.Time
+}
+
+// live are the pods of each set for which a finished job is still charged, as of
+// remains.
+func (e *entry) live() []int32 {
+	if e.remains == nil {
+		return nil
+	}
+	return e.remains.live
+}

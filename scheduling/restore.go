@@ -3,22 +3,16 @@ package scheduling
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -55,14 +49,6 @@ func (j *Jobs) restore(ctx context.Context) error {
 	}
 	logger.Info("Admitted jobs taken over from the API", "jobs", restored)
 	return nil
-}
-
-// admittedAt is when a Workload was admitted; zero if it is not.
-func admittedAt(wl *kueue.Workload) time.Time {
-	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
 }
 
 // readOwners reads and renders the admitted jobs that own the Workloads; nil
@@ -155,209 +141,4 @@ func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, 
 		}
 	}
 	return out, nil
-}
-
-// restore takes an admitted job in, once.
-func (l *Ledger) restore(job *workload.Job, wl *kueue.Workload, succeeded []*corev1.Pod) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e := l.jobs[job.Owner.UID]; e != nil && e.state != Pending {
-		return
-	}
-	e := l.takeOver(job, wl, succeeded)
-	if job.Finish != nil || job.Deleting {
-		l.end(e)
-	}
-	l.effects.Sync(keyOf(job.Owner))
-}
-
-// takeOver makes an admitted job's entry as its Workload has it. Slots whose
-// node is gone, or which the Workload does not name, are planned anew; those
-// whose pod has succeeded are done. A job that was being stopped goes on
-// leaving.
-func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*corev1.Pod) *entry {
-	if !l.kueueDecides() || len(job.PodSets) == 0 {
-		job = asAdmitted(job, wl)
-	}
-	e := newEntry(job)
-	e.workload, e.version = wl, 1
-	if wl.Spec.Priority != nil {
-		e.priority = *wl.Spec.Priority
-	}
-	before := l.jobs[job.Owner.UID]
-	l.jobs[job.Owner.UID] = e
-	l.keeps(job)
-	if before != nil {
-		// It was read as a waiting one.
-		e.podOwners = before.podOwners
-		e.unplaced = maps.Clone(before.unplaced)
-		l.enqueue(before)
-	}
-	e.assignment = assignmentOf(job, wl.Status.Admission)
-	l.quota.Charge(job.Owner.UID, e.assignment.ClusterQueue, e.assignment.Usage, e.holder(reservedAt(wl, l.clock.Now())))
-	for i := range job.PodSets {
-		nodes := nodesOf(wl.Status.Admission, job.PodSets[i].Name)
-		e.sets = append(e.sets, newSet(job.PodSets[i], nodes))
-	}
-	l.restoreLive(e)
-	if l.kueueDecides() {
-		l.fixDomains(e, wl.Status.Admission)
-	} else {
-		l.setTolerations(e)
-	}
-	for _, pod := range succeeded {
-		e.succeed(pod)
-	}
-	e.readyAgain()
-	e.move(evRestored)
-	e.resumed = !job.Suspended
-	for _, podOwner := range job.PodOwners() {
-		l.ownedBy(e, podOwner)
-		l.adopt(podOwner)
-		for _, pod := range l.early[podOwner] {
-			l.effects.Settle(job.Owner.UID, pod)
-		}
-	}
-	l.place(e)
-	l.endSlots(e)
-	for _, c := range prototypes(e, e.assignment, l.quota) {
-		for _, s := range e.slotsOf(c) {
-			if s.node != "" && !s.done && !s.occupied() {
-				l.holdIfRoom(s, phantom(c.pod, s.index, s.node))
-			}
-		}
-	}
-	if c := saysEvicted(wl); c != nil {
-		l.evict(e, eviction{reason: c.Reason, message: c.Message})
-	}
-	l.enqueue(e)
-	l.touch()
-	return e
-}
-
-// takeOverLate takes in an admission that this process has not made, of a job
-// that waited until now: a scheduler that leads no more had sent it, and it
-// came through late. It stands unless its quota or its room was given away
-// meanwhile.
-func (l *Ledger) takeOverLate(waiting *entry) *entry {
-	admitted := waiting.workload.Status.Admission
-	if part := admittedPart(waiting.job, admitted); part != nil {
-		waiting.setJob(part)
-	}
-	job := waiting.job
-	_, no := l.assignIn(waiting, assignmentOf(job, admitted))
-	fits := no == nil && admittedWith(job, admitted)
-	e := l.takeOver(job, waiting.workload, nil)
-	for _, set := range e.sets {
-		fits = fits && !slices.ContainsFunc(set.slots, (*slot).lost)
-	}
-	if !fits {
-		l.evict(e, eviction{
-			reason:  evictedTooLate,
-			message: "it was admitted by a scheduler that leads no more, onto quota or nodes that were given to others since",
-		})
-	}
-	return e
-}
-
-// asAdmitted is the job in the queue and with the pod sets that it was admitted with:
-// where its templates are away, or others now, the Workload has a copy.
-func asAdmitted(job *workload.Job, wl *kueue.Workload) *workload.Job {
-	if queue := string(wl.Spec.QueueName); queue != "" && job.Queue != queue {
-		inQueue := *job
-		inQueue.Queue = queue
-		job = &inQueue
-	}
-	if admittedWith(job, wl.Status.Admission) {
-		return job
-	}
-	if counts := admittedCounts(job, wl.Status.Admission); counts != nil && job.Elastic {
-		return withCounts(job, counts)
-	}
-	if part := admittedPart(job, wl.Status.Admission); part != nil {
-		return part
-	}
-	copied := *job
-	copied.PodSets = podSetsOf(wl)
-	return &copied
-}
-
-// admittedWith says that an admission is for the pod sets that the job has.
-func admittedWith(job *workload.Job, a *kueue.Admission) bool {
-	if len(job.PodSets) != len(a.PodSetAssignments) {
-		return false
-	}
-	for i := range job.PodSets {
-		set := &a.PodSetAssignments[i]
-		if set.Name != kueue.NewPodSetReference(job.PodSets[i].Name) || set.Count == nil || *set.Count != job.PodSets[i].Count {
-			return false
-		}
-	}
-	return true
-}
-
-// podSetsOf are the pod sets that a Workload was made with.
-func podSetsOf(wl *kueue.Workload) []workload.PodSet {
-	var out []workload.PodSet
-	for i := range wl.Spec.PodSets {
-		ps := &wl.Spec.PodSets[i]
-		count := ps.Count
-		if a := wl.Status.Admission; a != nil && i < len(a.PodSetAssignments) && a.PodSetAssignments[i].Count != nil {
-			// An elastic job may ask for others than it has.
-			count = *a.PodSetAssignments[i].Count
-		}
-		set := workload.PodSet{
-			Name: string(ps.Name), Count: count, Completions: count, PodsPerReplica: max(count, 1),
-			Template: ps.Template, Topology: ps.TopologyRequest,
-		}
-		if set.MinCount = ptr.Deref(ps.MinCount, 0); set.MinCount > 0 && ps.Count > count {
-			set.Whole = ps.Count
-		}
-		out = append(out, set)
-	}
-	return out
-}
-
-// reservedAt is when an admitted job got its quota, as its Workload says.
-func reservedAt(wl *kueue.Workload, now time.Time) time.Time {
-	c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return now
-	}
-	return c.LastTransitionTime.Time
-}
-
-func nodesOf(a *kueue.Admission, podSet string) []string {
-	for i := range a.PodSetAssignments {
-		if a.PodSetAssignments[i].Name == kueue.NewPodSetReference(podSet) {
-			// What cannot be decoded is planned anew, as if it were not there.
-			nodes, err := workload.DecodeNodes(a.PodSetAssignments[i].TopologyAssignment)
-			if err != nil {
-				return nil
-			}
-			return nodes
-		}
-	}
-	return nil
-}
-
-// assignmentOf reads back what admissionStatus has written.
-func assignmentOf(job *workload.Job, a *kueue.Admission) *quota.Assignment {
-	out := &quota.Assignment{ClusterQueue: string(a.ClusterQueue), Usage: quota.Usage{}}
-	for i := range job.PodSets {
-		flavors, usage := map[corev1.ResourceName]string{}, quota.Requests{}
-		for k := range a.PodSetAssignments {
-			set := &a.PodSetAssignments[k]
-			if set.Name != kueue.NewPodSetReference(job.PodSets[i].Name) {
-				continue
-			}
-			usage = quota.RequestsOf(set.ResourceUsage)
-			for r, f := range set.Flavors {
-				flavors[r] = string(f)
-				out.Usage[quota.FlavorResource{Flavor: string(f), Resource: r}] += usage[r]
-			}
-		}
-		out.Flavors, out.PodSetUsage = append(out.Flavors, flavors), append(out.PodSetUsage, usage)
-	}
-	return out
 }
