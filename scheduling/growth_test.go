@@ -65,3 +65,29 @@ func TestAnElasticJobDoesNotPassTheHeadOfItsStrictFIFOQueue(t *testing.T) {
 		})
 	}
 }
+
+// What grows takes quota of a flavor, and a job that found no nodes of that flavor
+// gets another one.
+func TestAJobWithAChoiceOfFlavorsStartsWhenWhatHasGrownLeavesItAnother(t *testing.T) {
+	c := newContest(t)
+	for name, gpus := range map[string]int64{"old-a": 4, "old-b": 2, "old-c": 2} {
+		c.watched.AddNode(c.logger, flavored(name, "old", gpus))
+	}
+	c.watched.AddNode(c.logger, flavored("new-a", "new", 8))
+	c.queue("q", false, []string{"old", "new"}, 8, 8)
+	c.Restored()
+	grows := with(elastic("grows", 4, 1), func(j *workload.Job) { j.Queue = "q" })
+	c.runs(grows, 0)
+	c.read(running(grows), c.entry(grows).workload, nil)
+	waits := one("waits", 4, in("q"))
+	c.submit(waits, 0)
+	c.pass()
+	c.read(running(asks(grows, 6)), c.entry(grows).workload, nil)
+	c.pass()
+	if n := len(c.entry(grows).sets[0].slots); n != 6 {
+		t.Fatalf("it has %d pods", n)
+	}
+	if got := c.entry(waits).nodes(); len(got) != 1 || got[0] != "new-a" {
+		t.Errorf("it is on %v: %v", got, c.why(waits))
+	}
+}
