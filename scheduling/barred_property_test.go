@@ -1,20 +1,17 @@
 package scheduling
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/quota"
-	"github.com/muster-gpu/muster/workload"
 )
 
 // TestWhoIsPassedOverWouldHaveChangedNothing lets the same happen to two
@@ -24,9 +21,8 @@ import (
 // all.
 func TestWhoIsPassedOverWouldHaveChangedNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		p := &pair{twin: [2]*stage{newStage(ctx, t), newStage(ctx, t)}, jobs: map[string]*workload.Job{}, nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}}
+		p, end := newPair(t)
+		defer end()
 		queues := []string{"near", "nearer", "far", "farther"}
 		inner := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "inner"}, Spec: kueue.CohortSpec{ParentName: "outer"}}
 		p.both(func(s *stage) { s.UpdateQuota(func(t *quota.Tree) { t.SetCohort(inner) }) })

@@ -30,9 +30,8 @@ import (
 // job each: the budget of a pass changes nobody's turn.
 func TestPassAdmitsInTurnAndLeavesNobodyWhoCouldStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		p := &pair{twin: [2]*stage{newStage(ctx, t), newStage(ctx, t)}, jobs: map[string]*workload.Job{}, nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{}}
+		p, end := newPair(t)
+		defer end()
 		p.both(func(s *stage) {
 			s.queue("main", false, []string{"new"}, 16)
 			s.queue("two", false, []string{"old", "new"}, 8, 8)
@@ -86,6 +85,15 @@ type pair struct {
 	nodes map[string]*corev1.Node
 	pods  map[string]*corev1.Pod
 	born  int
+}
+
+// newPair has two empty stages, until end.
+func newPair(t *rapid.T) (p *pair, end func()) {
+	ctx, end := context.WithCancel(context.Background())
+	return &pair{
+		twin: [2]*stage{newStage(ctx, t), newStage(ctx, t)},
+		jobs: map[string]*workload.Job{}, nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{},
+	}, end
 }
 
 func (p *pair) both(do func(*stage)) {
