@@ -202,3 +202,15 @@ func TestARefusedStopIsToldOnceItLasts(t *testing.T) {
 		})
 	}
 }
+
+// The reason that a job tells has the refusal in it.
+func TestARefusalThatIsToldIsReported(t *testing.T) {
+	s := testScene(t, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 1, 8)), []string{"node-0"})
+	s.refusedAgain(j.Owner.UID, errUnanswered)
+	before := s.wishes.reports
+	s.saidRefused(j.Owner.UID, "no")
+	if s.wishes.reports == before {
+		t.Error("nothing is reported")
+	}
+}
