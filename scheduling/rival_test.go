@@ -35,14 +35,33 @@ func TestALiveKueueManagerIsToldOnceForTheWholeCluster(t *testing.T) {
 			t.Errorf("%d events, want %d", len(events), told)
 		}
 	}
+	waits := s.pending(job("a", set("node", 0, 1, 8)))
 	look(1, 1)
+	if s.wishes.synced[keyOf(waits.Owner)] == 0 {
+		t.Error("the jobs are not looked at again")
+	}
 	look(1, 1)
 	if got := <-events; !strings.Contains(got, "Warning AnotherScheduler Muster admits nothing: a Kueue manager (kueue-0)") {
 		t.Errorf("event %q", got)
 	}
 	s.clock.Step(time.Minute)
 	look(0, 0)
-	s.follow()
 	s.clock.SetTime(epoch0)
-	look(0, 0)
+	look(1, 1)
+	// It has given the Lease back.
+	lease := &coordinationv1.Lease{}
+	if err := j.client.Get(t.Context(), kueueLease, lease); err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = new("")
+	if err := j.client.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	look(0, 1)
+	lease.Spec.HolderIdentity = new("kueue-1")
+	if err := j.client.Update(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	s.follow()
+	look(0, 1)
 }
