@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestPodsOfAGroupThatHaveGoneAreToldOnce(t *testing.T) {
@@ -54,6 +55,9 @@ func TestPodThatAGroupDoesNotNeedIsToldSo(t *testing.T) {
 	bound := s.bindAll(pods...)
 	delete(s.wishes.notes, "g")
 	s.Seen(ofGroup("g", "third"))
+	leaving := ofGroup("g", "leaving")
+	leaving.DeletionTimestamp = new(metav1.NewTime(epoch0))
+	s.Seen(leaving)
 	for range 2 {
 		s.expire(time.Minute)
 	}
@@ -61,6 +65,7 @@ func TestPodThatAGroupDoesNotNeedIsToldSo(t *testing.T) {
 	if diff := cmp.Diff(want, s.wishes.notes["g"]); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
+	s.Deleted(leaving)
 	s.gone(bound[0])
 	s.expire(time.Minute)
 	other := ofGroup("g", "fourth")

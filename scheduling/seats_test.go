@@ -55,3 +55,41 @@ func TestPodThatIsMadeAgainAfterItSucceededGetsANewNode(t *testing.T) {
 		}
 	}
 }
+
+func TestLostSlotIsLookedAfterOnceUntilRoomComes(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 1, 8)), []string{"node-0"})
+	s.NodeGone("node-0")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.jobs[j.Owner.UID]
+	if got := s.lostSlots(); len(got) != 1 || got[0] != e {
+		t.Fatalf("lost are %v", got)
+	}
+	e.tried = s.epoch
+	if got := s.lostSlots(); len(got) > 0 {
+		t.Errorf("%v is tried again at once", got)
+	}
+	s.otherRoomCame()
+	if got := s.lostSlots(); len(got) != 1 {
+		t.Error("it is not tried again when room has come")
+	}
+}
+
+func TestTheOthersOfAGangAreLetInWhenOneThatHadNoNodeIsBoundByOthers(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 2, 4)), []string{"node-0", "node-1"})
+	first, second := pod(j, "node", 0, "a-0"), pod(j, "node", 1, "a-1")
+	s.Seen(first)
+	s.NodeGone("node-1")
+	s.Seen(second)
+	if s.wishes.woken[first.UID] > 0 {
+		t.Fatal("it is let in without the other")
+	}
+	if err := s.watched.AddPod(s.logger, onNode(second, "node-0")); err != nil {
+		t.Fatal(err)
+	}
+	if s.wishes.woken[first.UID] == 0 {
+		t.Error("it is not let in")
+	}
+}
