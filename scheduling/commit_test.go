@@ -123,6 +123,9 @@ func TestBackOffDoublesUpToItsBoundAndThenTheJobIsDeactivated(t *testing.T) {
 	if *got.Spec.Active {
 		t.Error("it is tried a fifth time")
 	}
+	if n := *got.Status.RequeueState.Count; n != 4 {
+		t.Errorf("it backs off a %dth time as well", n)
+	}
 	c := apimeta.FindStatusCondition(got.Status.Conditions, kueue.WorkloadEvicted)
 	if c == nil || c.Reason != "DeactivatedDueToRequeuingLimitExceeded" || c.Message != "it failed to start 5 times in a row, the last time: late" {
 		t.Errorf("it is evicted as %+v", c)
@@ -130,6 +133,25 @@ func TestBackOffDoublesUpToItsBoundAndThenTheJobIsDeactivated(t *testing.T) {
 	s.read(suspended(of), got, nil)
 	if want, got := "spec.active is false, because it failed to start 5 times", s.entry(of).blocked; got == nil || !strings.Contains(got.Message, want) {
 		t.Errorf("it waits because of %v, want %q", got, want)
+	}
+}
+
+func TestAnAdmissionSaysThatTheEvictionBeforeItIsOver(t *testing.T) {
+	s := testScene(t, 8, 8)
+	j := s.jobsOn(t, interceptor.Funcs{})
+	of := job("a", set("node", 0, 1, 8))
+	wl := s.stored(t, j, of)
+	if err := j.writeEviction(t.Context(), of.Owner.UID, eviction{reason: kueue.WorkloadEvictedByPreemption, message: "for another"}); err != nil {
+		t.Fatal(err)
+	}
+	s.observe(of.Owner.UID, latest(t, j, wl))
+	s.plan(of, []string{"node-0"})
+	if err := j.writeAdmission(t.Context(), of.Owner.UID); err != nil {
+		t.Fatal(err)
+	}
+	c := apimeta.FindStatusCondition(latest(t, j, wl).Status.Conditions, kueue.WorkloadEvicted)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "QuotaReserved" || c.Message != "Previously: for another" {
+		t.Errorf("Evicted is %+v", c)
 	}
 }
 
