@@ -6,13 +6,43 @@ type view int
 const (
 	// charged counts the charges alone, as status tells it.
 	charged view = iota
-	// now counts what is charged and what is withheld.
+	// promised counts what will be so when those that leave have left: charges
+	// without theirs, and what is claimed.
+	promised
+	// now and afterwards are the two, and what is withheld from everybody.
 	now
-	// afterwards counts what will be so when those that leave have left: charges
-	// without theirs, what is withheld, and what is claimed.
 	afterwards
+	// nowToBorrow and afterwardsToBorrow are these, and what is withheld from those
+	// who borrow.
+	nowToBorrow
+	afterwardsToBorrow
 
 	views
+)
+
+// sight is what somebody sees: the use of now, and that of afterwards.
+type sight struct{ now, afterwards view }
+
+var (
+	// within is what a job sees of which it stays within the nominal quota of its
+	// ClusterQueue, toBorrow of what it borrows, and leftFor of what others have left
+	// for it.
+	within   = sight{now, afterwards}
+	toBorrow = sight{nowToBorrow, afterwardsToBorrow}
+	leftFor  = sight{charged, promised}
+)
+
+// These are the views in which something counts.
+var (
+	ofCharge      = []view{charged, now, nowToBorrow, promised, afterwards, afterwardsToBorrow}
+	ofLeaving     = ofCharge[:3]
+	ofClaim       = ofCharge[3:]
+	fromAll       = []view{now, nowToBorrow, afterwards, afterwardsToBorrow}
+	fromBorrowers = []view{nowToBorrow, afterwardsToBorrow}
+	// rights is where a search takes jobs away: there it is measured who borrows how
+	// much; rightsToBorrow has what those who borrow see beside it.
+	rights         = fromAll[2:3]
+	rightsToBorrow = fromAll[2:]
 )
 
 // cell is the quota and the use of one flavor and resource at one node of the
@@ -94,6 +124,17 @@ func (c *cell) potential() amount {
 // exceeds says whether v more makes the node use more than its quota.
 func (c *cell) exceeds(w view, v amount) bool { return c.quota.less(c.used[w].plus(v)) }
 
+// sight is what a job of the ClusterQueue sees that needs so much of the cell.
+func (c *cell) sight(v amount) sight {
+	if c.exceeds(afterwards, v) {
+		return toBorrow
+	}
+	return within
+}
+
+// lacks says that v more will not be there when those that leave have left.
+func (c *cell) lacks(v amount) bool { return c.available(c.sight(v).afterwards).less(v) }
+
 // shift changes quota and use of a node, and what its ancestors see of it.
 func (c *cell) shift(quota amount, used [views]amount) {
 	c.change(func() {
@@ -104,12 +145,14 @@ func (c *cell) shift(quota amount, used [views]amount) {
 	})
 }
 
-// use changes the use in one view.
-func (c *cell) use(v view, by amount) {
-	for ; c != nil && !by.zero(); c = c.parent {
-		before := c.spilled(v)
-		c.used[v] = c.used[v].plus(by)
-		by = c.spilled(v).minus(before)
+// use changes the use in some views.
+func (c *cell) use(by amount, in ...view) {
+	for _, v := range in {
+		for c, by := c, by; c != nil && !by.zero(); c = c.parent {
+			before := c.spilled(v)
+			c.used[v] = c.used[v].plus(by)
+			by = c.spilled(v).minus(before)
+		}
 	}
 }
 

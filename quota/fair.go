@@ -89,16 +89,16 @@ func (p *Preemption) admitted(do func()) {
 }
 
 // use adds what the request wants to the use, or takes it away again.
-func (p *Preemption) use(do func(amount, amount) amount) { use(p.wanted, do) }
+func (p *Preemption) use(do func(amount, amount) amount) { use(p.wanted, do, rights...) }
 
 // keepsEnough says whether the victim's side, without it, has at least the share
 // of the request's side. The request counts as admitted.
 func (p *Preemption) keepsEnough(v *victim) bool {
 	mine, theirs := p.fair.sides(v.home)
 	limit := mine.share(afterwards)
-	v.use(amount.minus)
+	use(v.usage, amount.minus, rights...)
 	rest := theirs.share(afterwards)
-	v.use(amount.plus)
+	use(v.usage, amount.plus, rights...)
 	return limit.compare(rest) <= 0
 }
 

@@ -20,6 +20,8 @@ type keeper struct {
 	queue  string
 	strict bool
 	amount int64
+	// fromBorrowers says that it is withheld from those alone who borrow.
+	fromBorrowers bool
 }
 
 // keepers are those for whose jobs some of a cell is withheld in a tree, the one
@@ -36,7 +38,7 @@ func (t *Tree) keepers(root *node, fr FlavorResource) []keeper {
 	var out []keeper
 	for id, k := range t.withheld {
 		if v := k.usage[fr]; v > 0 && k.queue.root() == root {
-			out = append(out, keeper{id, k.queue.name, k.queue.spec.strict, v})
+			out = append(out, keeper{id, k.queue.name, k.queue.spec.strict, v, k.fromBorrowers})
 		}
 	}
 	slices.SortFunc(out, func(a, b keeper) int {

@@ -1,6 +1,10 @@
 package quota
 
-import "github.com/muster-gpu/muster/api/reason"
+import (
+	"slices"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
 
 // Bar is what keeps a request from being more than refused: as long as it
 // holds, Look gives the same class of Reason and nothing to charge, whoever else
@@ -82,15 +86,13 @@ func (q *clusterQueue) asksNobody() bool {
 // Holds says whether there is still too little of something, in each of the
 // flavors. What the request itself withholds counts as in use.
 func (b Bar) Holds() bool {
-	for _, at := range b.barriers {
-		if b.whole && (at.lacks(afterwards) || at.lacks(now)) {
-			return true
-		}
-		if !b.whole && !(at.lacks(afterwards) && at.waits()) {
-			return false
-		}
+	if !b.whole {
+		return b.known && !slices.ContainsFunc(b.barriers, func(at barrier) bool { return !at.bars() })
 	}
-	return b.known && !b.whole
+	return slices.ContainsFunc(b.barriers, func(at barrier) bool {
+		sees := at.cell.sight(amountOf(at.need))
+		return at.lacks(sees.afterwards) || at.lacks(sees.now)
+	})
 }
 
 // MayBorrow says that Levels may be more than none.
@@ -101,7 +103,7 @@ func (b Bar) MayBorrow() bool { return b.whole }
 func (b Bar) Levels() int {
 	most := 0
 	for _, at := range b.barriers {
-		if !b.whole || (at.lacks(afterwards) && at.waits()) {
+		if !b.whole || at.bars() {
 			return 0
 		}
 		level, _ := at.cell.node.queue.borrowLevel(at.cell, amountOf(at.need))
@@ -109,6 +111,9 @@ func (b Bar) Levels() int {
 	}
 	return most
 }
+
+// bars says that a request that would borrow has to wait for the cell.
+func (at barrier) bars() bool { return at.lacks(afterwardsToBorrow) && at.waits() }
 
 // lacks says that the cell has too little in a view.
 func (at barrier) lacks(v view) bool {

@@ -52,6 +52,7 @@ func TestALookIsAnAssignWithoutWords(t *testing.T) {
 			"charge":   take(func(id types.UID, cq string, u Usage) { tree.Charge(id, cq, u, Holder{}) }),
 			"claim":    take(tree.Claim),
 			"withhold": take(tree.Withhold),
+			"keep":     take(tree.WithholdFromBorrowers),
 			"release":  func(t *rapid.T) { tree.Release(id.Draw(t, "id")) },
 			"leave":    func(t *rapid.T) { tree.Leave(id.Draw(t, "id")) },
 			"unclaim":  func(t *rapid.T) { tree.Unclaim(id.Draw(t, "id")) },

@@ -47,11 +47,12 @@ type shortage struct {
 }
 
 func (s *search) shortageOf(fr FlavorResource, c *cell, need, others int64) shortage {
+	sees := s.sight(fr, c, need)
 	out := shortage{
 		cell: fr, need: need, others: others, nominal: c.limits.nominal, borrowing: c.limits.borrowing,
-		own:   amountOf(c.limits.nominal).minus(c.used[now]).atLeastZero().value(),
-		room:  c.available(now).atLeastZero().value(),
-		later: c.available(afterwards).atLeastZero().value(),
+		own:   amountOf(c.limits.nominal).minus(c.used[sees.now]).atLeastZero().value(),
+		room:  c.available(sees.now).atLeastZero().value(),
+		later: c.available(sees.afterwards).atLeastZero().value(),
 		most:  c.potential().value(),
 	}
 	if s.queue.parent != nil {
@@ -59,7 +60,7 @@ func (s *search) shortageOf(fr FlavorResource, c *cell, need, others int64) shor
 	}
 	if !s.empty {
 		for _, k := range s.tree.keepers(s.queue.root(), fr) {
-			if k.id != s.request.ID {
+			if k.id != s.request.ID && (sees == toBorrow || !k.fromBorrowers) {
 				out.keepers = append(out.keepers, k)
 			}
 		}

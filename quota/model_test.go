@@ -26,6 +26,8 @@ type modelTaking struct {
 	cq      string
 	usage   Usage
 	leaving bool
+	// fromBorrowers is of what is held.
+	fromBorrowers bool
 }
 
 func newModel() *model {
@@ -134,14 +136,12 @@ func (m *model) used(p place, fr FlavorResource, v view) int64 {
 				}
 			}
 		}
-		always := func(modelTaking) bool { return true }
-		add(m.charges, func(k modelTaking) bool { return v != afterwards || !k.leaving })
-		if v == afterwards {
-			add(m.claims, always)
-		}
-		if v != charged {
-			add(m.held, always)
-		}
+		later := v == promised || v == afterwards || v == afterwardsToBorrow
+		add(m.charges, func(k modelTaking) bool { return !later || !k.leaving })
+		add(m.claims, func(modelTaking) bool { return later })
+		add(m.held, func(k modelTaking) bool {
+			return v != charged && v != promised && (v == nowToBorrow || v == afterwardsToBorrow || !k.fromBorrowers)
+		})
 	}
 	for _, c := range m.children(p) {
 		sum += max(0, m.used(c, fr, v)-m.kept(c, fr))
@@ -168,15 +168,20 @@ func (m *model) potential(p place, fr FlavorResource) int64 {
 	return empty.available(p, fr, now)
 }
 
-// free is what job id could have of a cell, in both views.
-func (m *model) free(id types.UID, cq string, fr FlavorResource) int64 {
-	if _, listed := m.queues[cq].cells[fr]; !listed {
-		return 0
-	}
+// has says whether job id could have so much of a cell, in both views: of what
+// others have left for it, if it has claimed so much.
+func (m *model) has(id types.UID, cq string, fr FlavorResource, v int64) bool {
 	without := *m
 	without.claims, without.held = others(m.claims, id), others(m.held, id)
-	p := place{false, cq}
-	return max(0, min(without.available(p, fr, now), without.available(p, fr, afterwards)))
+	p, sees := place{false, cq}, within
+	switch {
+	case m.claims[id].cq == cq && v <= m.claims[id].usage[fr]:
+		sees = leftFor
+	case v+without.used(p, fr, afterwards) > m.quota(p, fr):
+		sees = toBorrow
+	}
+	_, listed := m.queues[cq].cells[fr]
+	return v == 0 || (listed && v <= min(without.available(p, fr, sees.now), without.available(p, fr, sees.afterwards)))
 }
 
 // borrows says whether job id would have to borrow so much of a cell.

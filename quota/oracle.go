@@ -265,9 +265,9 @@ func (o *oracle) take(from *sources, borrowing bool, enough func() bool) (n int)
 
 // use takes a job away (sign -1), or puts it back.
 func (o *oracle) use(job *taking, sign int64) {
-	job.queue.cells[o.fr].use(afterwards, amountOf(sign*job.usage[o.fr]))
+	job.queue.cells[o.fr].use(amountOf(sign*job.usage[o.fr]), rightsToBorrow...)
 }
 
 func (o *oracle) fits(borrowing bool) bool {
-	return !o.home.available(afterwards).less(o.need) && (borrowing || !o.home.exceeds(afterwards, o.need))
+	return !o.home.lacks(o.need) && (borrowing || !o.home.exceeds(afterwards, o.need))
 }

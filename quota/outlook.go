@@ -60,10 +60,11 @@ func (s *search) lookAt(fr FlavorResource, c *cell, need int64, choice bool) out
 		return outlook{chance: fits}
 	}
 	level, inside := s.queue.borrowLevel(c, v)
+	sees := s.sight(fr, c, need)
 	fairly := s.tree.SharesFairly() && !off(s.queue.spec.preemption.reclaim)
 	switch {
-	case !c.available(afterwards).atLeastZero().less(v):
-		if c.available(now).atLeastZero().less(v) {
+	case !c.available(sees.afterwards).atLeastZero().less(v):
+		if c.available(sees.now).atLeastZero().less(v) {
 			return outlook{leaving, level}
 		}
 		return outlook{fits, level}
@@ -73,6 +74,15 @@ func (s *search) lookAt(fr FlavorResource, c *cell, need int64, choice bool) out
 	default:
 		return s.withVictims(fr, need, level, choice)
 	}
+}
+
+// sight is what the request sees of a cell of which it needs so much. What others
+// have left for it is kept from it by nobody.
+func (s *search) sight(fr FlavorResource, c *cell, need int64) sight {
+	if k := s.tree.claims[s.request.ID]; k != nil && k.queue == s.queue && need <= k.usage[fr] {
+		return leftFor
+	}
+	return c.sight(amountOf(need))
 }
 
 // borrowLevel is how high up the tree v more of a cell is found: 0 in the

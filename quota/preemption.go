@@ -108,7 +108,7 @@ func (t *Tree) preemption(r *Request, q *clusterQueue, u Usage, any bool) *Preem
 			c = &cell{limits: limits{borrowing: noLimit, lending: noLimit}}
 		}
 		p.wanted = append(p.wanted, wanted{cells.of(c), amountOf(v)})
-		if any || c.available(afterwards).less(amountOf(v)) {
+		if any || c.lacks(amountOf(v)) {
 			short[fr] = true
 		}
 	}
@@ -242,7 +242,7 @@ func (p *Preemption) Fits() bool {
 
 func (p *Preemption) fits(borrowing bool) bool {
 	for _, w := range p.wanted {
-		if w.cell.available(afterwards).less(w.value) {
+		if w.cell.lacks(w.value) {
 			return false
 		}
 		if !borrowing && w.cell.exceeds(afterwards, w.value) {
@@ -258,7 +258,7 @@ func (p *Preemption) removed() []*victim {
 
 func (p *Preemption) remove(v *victim) {
 	v.removed = true
-	v.use(amount.minus)
+	use(v.usage, amount.minus, rightsToBorrow...)
 	if v.homebound {
 		p.homebound++
 	}
@@ -266,7 +266,7 @@ func (p *Preemption) remove(v *victim) {
 
 func (p *Preemption) restore(v *victim) {
 	v.removed = false
-	v.use(amount.plus)
+	use(v.usage, amount.plus, rightsToBorrow...)
 	if v.homebound {
 		p.homebound--
 	}
@@ -279,12 +279,10 @@ func (p *Preemption) legal(v *victim) bool {
 
 func (v *victim) onLadder() bool { return slices.ContainsFunc(v.ladders, ladder.above) }
 
-func (v *victim) use(do func(amount, amount) amount) { use(v.usage, do) }
-
-// use adds to the use of cells, or takes away.
-func use(all []wanted, do func(amount, amount) amount) {
+// use adds to the use of cells in some views, or takes away.
+func use(all []wanted, do func(amount, amount) amount, in ...view) {
 	for _, w := range all {
-		w.cell.use(afterwards, do(amount{}, w.value))
+		w.cell.use(do(amount{}, w.value), in...)
 	}
 }
 

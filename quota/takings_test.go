@@ -254,3 +254,95 @@ func TestWhoGoesFirstWithFairSharing(t *testing.T) {
 		t.Errorf("of no heads %+v goes first", got)
 	}
 }
+
+func TestWhatAHeadThatBorrowsKeeps(t *testing.T) {
+	tests := map[string]struct {
+		do   func(*Tree)
+		r    Request
+		text string
+		// victims are those who would have to leave.
+		victims []string
+	}{
+		"not from the nominal quota of another ClusterQueue": {
+			do: func(t *Tree) { t.WithholdFromBorrowers("head", "poor", Usage{h100GPUs: 12}) },
+			r:  ask("owner", 8, 0),
+		},
+		"from others who borrow": {
+			do:   func(t *Tree) { t.WithholdFromBorrowers("head", "poor", Usage{h100GPUs: 12}) },
+			r:    ask("neighbour", 1, 0),
+			text: "needs 1 GPU in queue neighbour, 0 of 0 free, none can be borrowed from cohort team, 12 kept for the first job of ClusterQueue poor, which is StrictFIFO",
+		},
+		"from one that would borrow a part of what it needs": {
+			do:   func(t *Tree) { t.WithholdFromBorrowers("head", "poor", Usage{h100GPUs: 12}) },
+			r:    ask("owner", 9, 0),
+			text: "needs 9 GPUs in queue owner, 0 of 8 free, 8 lent in cohort team, 12 kept for the first job of ClusterQueue poor, which is StrictFIFO",
+		},
+		"not from who reclaims its nominal quota": {
+			do: func(t *Tree) {
+				run(t, []running{{"b", "poor", 12, -1, 0}})
+				t.WithholdFromBorrowers("head", "poor", Usage{h100GPUs: 8})
+			},
+			r:       ask("owner", 8, 0),
+			text:    "needs 8 GPUs in queue owner, 0 of 8 free, 8 lent in cohort team",
+			victims: []string{"b"},
+		},
+		"nor from who stops others of its own ClusterQueue to stay within it": {
+			do: func(t *Tree) {
+				run(t, []running{{"own", "owner", 8, -1, 0}, {"b", "poor", 4, 9, 0}})
+				t.WithholdFromBorrowers("head", "poor", Usage{h100GPUs: 8})
+			},
+			r:       ask("owner", 8, 0),
+			text:    "needs 8 GPUs in queue owner, 0 of 8 free, none can be borrowed from cohort team, 8 kept for the first job of ClusterQueue poor, which is StrictFIFO",
+			victims: []string{"own"},
+		},
+		"it makes nobody of its ClusterQueue a victim who stays within the nominal quota": {
+			do: func(t *Tree) {
+				run(t, []running{{"b", "neighbour", 5, 9, 0}, {"w", "lends", 4, -1, 0}})
+				t.WithholdFromBorrowers("head", "lends", Usage{h100GPUs: 8})
+			},
+			r:    ask("owner", 8, 0),
+			text: "needs 8 GPUs in queue owner, 3 of 8 free, 5 lent in cohort team",
+		},
+		"no head keeps from a job what others have left for it": {
+			do: func(t *Tree) {
+				t.Claim("asks", "neighbour", Usage{h100GPUs: 8})
+				t.WithholdFromBorrowers("head", "poor", Usage{h100GPUs: 12})
+				t.Withhold("starved", "lends", Usage{h100GPUs: 4})
+			},
+			r: ask("neighbour", 8, 0),
+		},
+		"they keep from it what it asks for beside that": {
+			do: func(t *Tree) {
+				t.Claim("asks", "neighbour", Usage{h100GPUs: 7})
+				t.Withhold("starved", "lends", Usage{h100GPUs: 5})
+			},
+			r:    ask("neighbour", 8, 0),
+			text: "needs 8 GPUs in queue neighbour, 0 of 0 free, 7 more can be borrowed from cohort team, 5 reserved for a job of ClusterQueue lends",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			poor := queueIn("team", "poor", gpus(0))
+			poor.Spec.QueueingStrategy = kueue.StrictFIFO
+			tree := world(poor, queueIn("team", "neighbour", gpus(0)), queueIn("team", "lends", gpus(4)),
+				preempting(queueIn("team", "owner", gpus(8)), lower, lower))
+			tc.do(tree)
+			a, no := tree.Assign(tc.r)
+			if diff := cmp.Diff(tc.text, no.String()); diff != "" {
+				t.Fatalf("reason (-want +got):\n%s", diff)
+			}
+			if tc.text == "" {
+				return
+			}
+			var victims []string
+			if a != nil {
+				for _, v := range tree.Preemption(tc.r, a).Victims() {
+					victims = append(victims, string(v.ID))
+				}
+			}
+			if diff := cmp.Diff(tc.victims, victims); diff != "" {
+				t.Errorf("victims (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

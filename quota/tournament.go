@@ -53,12 +53,12 @@ func (h *Head) enter(t *Tree, n *node) {
 	defer t.without(h.Request.ID)()
 	h.node, h.shares, h.changes = n, map[*node]share{}, t.changes
 	k := &taking{queue: n.queue, usage: h.Assignment.Usage}
-	k.count(1, afterwards)
+	k.count(1, rights)
 	m := members{}
 	for ; n.parent != nil; n = n.parent {
 		h.shares[n.parent] = m.of(n).share(afterwards)
 	}
-	k.count(-1, afterwards)
+	k.count(-1, rights)
 }
 
 // winner is the head that goes first of those below n.

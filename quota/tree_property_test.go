@@ -118,6 +118,12 @@ func TestTheTreeIsWhatItsPartsSay(t *testing.T) {
 				tree.Withhold(who, k.cq, k.usage)
 				m.held[who] = k
 			},
+			"withhold from those who borrow": func(t *rapid.T) {
+				who, k := taking(t)
+				tree.WithholdFromBorrowers(who, k.cq, k.usage)
+				k.fromBorrowers = true
+				m.held[who] = k
+			},
 			"unwithhold": func(t *rapid.T) {
 				who := id.Draw(t, "id")
 				tree.Unwithhold(who)
@@ -145,7 +151,7 @@ func (m *model) check(t *rapid.T, r Request, a *Assignment, fit bool) {
 	if a != nil {
 		room, most := true, true
 		for fr, v := range a.Usage {
-			room = room && v <= m.free(r.ID, cq, fr)
+			room = room && m.has(r.ID, cq, fr, v)
 			most = most && v <= m.potential(place{false, cq}, fr)
 		}
 		if room != fit || fit != (a.Mode == Fit) || !most {
@@ -159,7 +165,7 @@ func (m *model) check(t *rapid.T, r Request, a *Assignment, fit bool) {
 	for _, flavor := range []string{"h100", "a100"} {
 		room := true
 		for res, v := range r.PodSets[0].PerPod {
-			room = room && v <= m.free(r.ID, cq, FlavorResource{flavor, res})
+			room = room && m.has(r.ID, cq, FlavorResource{flavor, res}, v)
 		}
 		if room && !m.passesOver(r, a, flavor) {
 			t.Fatalf("%v does not fit, and flavor %s has room", r.PodSets[0].PerPod, flavor)

@@ -36,21 +36,22 @@ type taking struct {
 	usage   Usage
 	holder  Holder
 	leaving bool
+	// in are the views in which it counts; fromBorrowers says that it is withheld
+	// from those alone who borrow.
+	in            []view
+	fromBorrowers bool
 }
 
-// count adds the taking to the views that it is in, or takes it out (sign -1).
-func (k *taking) count(sign int64, in ...view) {
+// count adds the taking to some views, or takes it out of them (sign -1).
+func (k *taking) count(sign int64, in []view) {
 	for fr, v := range k.usage {
-		c := k.queue.cell(fr)
-		for _, w := range in {
-			c.use(w, amountOf(sign*v))
-		}
+		k.queue.cell(fr).use(amountOf(sign*v), in...)
 	}
 }
 
 // take enters a taking; amounts below one are ignored.
-func (t *Tree) take(all map[types.UID]*taking, id types.UID, cq string, u Usage, in ...view) *taking {
-	k := &taking{id: id, queue: t.clusterQueue(cq), usage: make(Usage, len(u))}
+func (t *Tree) take(all map[types.UID]*taking, id types.UID, cq string, u Usage, in []view) *taking {
+	k := &taking{id: id, queue: t.clusterQueue(cq), usage: make(Usage, len(u)), in: in}
 	for fr, v := range u {
 		if v > 0 {
 			k.usage[fr] = v
@@ -59,15 +60,15 @@ func (t *Tree) take(all map[types.UID]*taking, id types.UID, cq string, u Usage,
 	all[id] = k
 	k.queue.takings++
 	t.changes++
-	k.count(1, in...)
+	k.count(1, in)
 	return k
 }
 
-// giveBack ends a taking that is in these views.
-func (t *Tree) giveBack(all map[types.UID]*taking, k *taking, in ...view) {
+// giveBack ends a taking.
+func (t *Tree) giveBack(all map[types.UID]*taking, k *taking) {
 	delete(all, k.id)
 	t.changes++
-	k.count(-1, in...)
+	k.count(-1, k.in)
 	for fr := range k.usage {
 		k.queue.tidy(fr)
 	}
@@ -84,7 +85,7 @@ func (t *Tree) Charge(id types.UID, cq string, u Usage, h Holder) {
 	// The new charge first, so that a ClusterQueue without an object is not
 	// forgotten in between.
 	old := t.charges[id]
-	k := t.take(t.charges, id, cq, u, charged, now, afterwards)
+	k := t.take(t.charges, id, cq, u, ofCharge)
 	k.holder = h
 	if old != nil {
 		t.uncharge(old)
@@ -106,11 +107,7 @@ func (t *Tree) Release(id types.UID) {
 func (t *Tree) uncharge(k *taking) {
 	delete(k.queue.jobs, k.id)
 	k.queue.disorder(k.usage)
-	if k.leaving {
-		t.giveBack(t.charges, k, charged, now)
-	} else {
-		t.giveBack(t.charges, k, charged, now, afterwards)
-	}
+	t.giveBack(t.charges, k)
 }
 
 // Leave marks the charge of a job that is being stopped: it counts until it is
@@ -118,9 +115,9 @@ func (t *Tree) uncharge(k *taking) {
 // charge is ignored.
 func (t *Tree) Leave(id types.UID) {
 	if k := t.charges[id]; k != nil && !k.leaving {
-		k.leaving = true
+		k.leaving, k.in = true, ofLeaving
 		t.changes++
-		k.count(-1, afterwards)
+		k.count(-1, ofClaim)
 	}
 }
 
@@ -128,9 +125,9 @@ func (t *Tree) Leave(id types.UID) {
 // soon. An id without a charge, or that is not leaving, is ignored.
 func (t *Tree) Stay(id types.UID) {
 	if k := t.charges[id]; k != nil && k.leaving {
-		k.leaving = false
+		k.leaving, k.in = false, ofCharge
 		t.changes++
-		k.count(1, afterwards)
+		k.count(1, ofClaim)
 	}
 }
 
@@ -139,28 +136,38 @@ func (t *Tree) Stay(id types.UID) {
 // and ends with the id's charge.
 func (t *Tree) Claim(id types.UID, cq string, u Usage) {
 	t.Unclaim(id)
-	t.take(t.claims, id, cq, u, afterwards)
+	t.take(t.claims, id, cq, u, ofClaim)
 }
 
 // Unclaim ends the claim of job id; an id without one is ignored.
 func (t *Tree) Unclaim(id types.UID) {
 	if k := t.claims[id]; k != nil {
-		t.giveBack(t.claims, k, afterwards)
+		t.giveBack(t.claims, k)
 	}
 }
 
-// Withhold keeps quota from everybody but job id, a head that waits for it. It
-// replaces what the id withheld before, and ends with the id's charge.
-func (t *Tree) Withhold(id types.UID, cq string, u Usage) {
+// Withhold keeps quota from everybody but job id, a head that waits for it, and
+// those for whom others have left. It replaces what the id withheld before, and
+// ends with the id's charge.
+func (t *Tree) Withhold(id types.UID, cq string, u Usage) { t.withhold(id, cq, u, fromAll) }
+
+// WithholdFromBorrowers is Withhold for a head that borrows: as in Kueue, which
+// looks at them before it, it keeps nothing from jobs that stay within the nominal
+// quota of their ClusterQueue.
+func (t *Tree) WithholdFromBorrowers(id types.UID, cq string, u Usage) {
+	t.withhold(id, cq, u, fromBorrowers).fromBorrowers = true
+}
+
+func (t *Tree) withhold(id types.UID, cq string, u Usage, from []view) *taking {
 	t.Unwithhold(id)
-	t.take(t.withheld, id, cq, u, now, afterwards)
 	t.forgetKeepers()
+	return t.take(t.withheld, id, cq, u, from)
 }
 
 // Unwithhold ends what job id withholds; an id that withholds nothing is ignored.
 func (t *Tree) Unwithhold(id types.UID) {
 	if k := t.withheld[id]; k != nil {
-		t.giveBack(t.withheld, k, now, afterwards)
+		t.giveBack(t.withheld, k)
 		t.forgetKeepers()
 	}
 }
@@ -174,10 +181,10 @@ func (t *Tree) without(id types.UID) (back func()) {
 	}
 	count := func(sign int64) {
 		if claim != nil {
-			claim.count(sign, afterwards)
+			claim.count(sign, claim.in)
 		}
 		if withheld != nil {
-			withheld.count(sign, now, afterwards)
+			withheld.count(sign, withheld.in)
 		}
 	}
 	count(-1)

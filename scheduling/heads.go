@@ -49,9 +49,10 @@ type head struct {
 	// buckets is how many there are, at where it lies among the heads.
 	buckets, at int
 	// withheld is the job for which kept of the cohort's capacity is kept from
-	// others, empty if there is none.
+	// others, empty if there is none; borrows says that it borrows.
 	withheld types.UID
 	kept     quota.Usage
+	borrows  bool
 }
 
 func newHead(queue string, strict bool) *head {

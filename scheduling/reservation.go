@@ -133,7 +133,7 @@ func (l *Ledger) passing(e *entry, has func() bool) {
 		has()
 	}
 	for _, r := range passed {
-		l.quota.Withhold(r.e.job.Owner.UID, r.queue, r.assignment.Usage)
+		l.keep(r.e.job.Owner.UID, r.queue, r.assignment.Usage, r.assignment.Borrows > 0)
 	}
 }
 
@@ -221,7 +221,7 @@ func (p *pass) reserve(t *attempt, placeless []*option) {
 	}
 	l.reserved[r.queue], e.reservation = r, r
 	e.spot.bucket.head.withheld = ""
-	l.quota.Withhold(e.job.Owner.UID, r.queue, r.assignment.Usage)
+	l.keep(e.job.Owner.UID, r.queue, r.assignment.Usage, r.assignment.Borrows > 0)
 	l.waits.untold.add(e)
 	l.effects.Note(e.job, noteReserved, "it has waited for long: "+r.String())
 	l.logger.V(2).Info("Nodes reserved", "job", e.job.Owner.NamespacedName, "nodes", nodes, "start", r.start)

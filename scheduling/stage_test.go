@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -211,4 +212,18 @@ func plainPod(name, node string, gpus int64, change ...func(*corev1.Pod)) *corev
 		c(p)
 	}
 	return p
+}
+
+// leaves has a job off its nodes that is being stopped, and its Workload pending.
+func (s *stage) leaves(j *workload.Job) {
+	uid := j.Owner.UID
+	wl := s.entry(j).workload.DeepCopy()
+	s.version++
+	wl.ResourceVersion = fmt.Sprint(s.version)
+	wl.Status.Admission, wl.Status.Conditions = nil, nil
+	s.observe(uid, wl)
+	s.left(uid)
+	if s.state(j) == Pending {
+		s.read(suspended(j), wl, nil)
+	}
 }

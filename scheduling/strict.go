@@ -1,6 +1,8 @@
 package scheduling
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/quota"
 )
@@ -29,23 +31,34 @@ func (l *Ledger) withhold(h *head, e *entry, a *quota.Assignment) {
 	}
 	switch {
 	case len(keep) > 0:
+		borrows := a.Borrows > 0
 		less := h.withheld != ""
 		if h.withheld == id {
-			less = false
+			less = borrows && !h.borrows
 			for cell, v := range h.kept {
 				less = less || keep[cell] < v
 			}
 		} else if less {
 			l.quota.Unwithhold(h.withheld)
 		}
-		l.quota.Withhold(id, h.queue, keep)
-		h.withheld, h.kept = id, keep
+		l.keep(id, h.queue, keep, borrows)
+		h.withheld, h.kept, h.borrows = id, keep, borrows
 		if less {
 			l.released(l.quota.Root(h.queue))
 		}
 	case h.withheld != "":
 		l.waits.loose[h] = struct{}{}
 		l.loosen()
+	}
+}
+
+// keep withholds quota for a job: from everybody, or, if it borrows, from those
+// who do not stay within their nominal quota.
+func (l *Ledger) keep(id types.UID, queue string, u quota.Usage, borrows bool) {
+	if borrows {
+		l.quota.WithholdFromBorrowers(id, queue, u)
+	} else {
+		l.quota.Withhold(id, queue, u)
 	}
 }
 
