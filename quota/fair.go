@@ -247,6 +247,13 @@ func (p *Preemption) chooseFairly(enough func() bool) (chosen []*victim, done bo
 	return chosen, done
 }
 
+// ByShares says that the order of the Candidates follows the shares of
+// ClusterQueues, as they change with each that goes: that is so with fair sharing,
+// where some are of other ClusterQueues than the request.
+func (p *Preemption) ByShares() bool {
+	return p.fair != nil && slices.ContainsFunc(p.victims, func(v *victim) bool { return v.kind != own })
+}
+
 // fairOrder is the order in which Kueue would take the candidates if none were
 // ever enough; those whom it would never take come last.
 func (p *Preemption) fairOrder() []*victim {

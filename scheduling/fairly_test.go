@@ -186,3 +186,26 @@ func TestWhoMakesAnothersLeavingFairIsNotLetOff(t *testing.T) {
 	c.pass()
 	c.wantState(j, Admitting)
 }
+
+// Who reclaims what is its own takes it from those with the largest share, whose
+// share is smaller then.
+func TestWithFairSharingReclaimIsSharedToo(t *testing.T) {
+	c := newContest(t, 8)
+	c.shareFairly(nil)
+	for _, name := range []string{"alpha", "beta"} {
+		c.set(inCohort(name, "all", 0, -1), false)
+	}
+	c.set(inCohort("owner", "all", 8, -1, reclaims(kueue.PreemptionPolicyAny)), false)
+	c.Restored()
+	for i := range 4 {
+		c.runs(one(fmt.Sprintf("a%d", i), 1, in("alpha")), 0)
+	}
+	for i := range 4 {
+		c.runs(one(fmt.Sprintf("b%d", i), 1, in("beta")), 0)
+	}
+	j := job("incoming", set("node", 0, 4, 1))
+	j.Queue = "owner"
+	c.submit(j, 0)
+	c.pass()
+	c.wantLeaving("a2", "a3", "b2", "b3")
+}

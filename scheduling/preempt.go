@@ -166,7 +166,7 @@ func (p *pass) search(t *attempt, o *option) (s *search, waits bool) {
 			idle: l.reclaimable(c.ID), lost: e.lostWork(c.Reserved, now),
 		})
 	}
-	sortVictims(s.order)
+	sortVictims(s.order, s.quota.ByShares())
 	return s, false
 }
 

@@ -31,11 +31,10 @@ type victim struct {
 // other ClusterQueues, those of the lowest priority, those that lose the least
 // work. They come in Kueue's order, which decides between equals; where it is by
 // the shares of ClusterQueues, it stands, but for the idle.
-func sortVictims(victims []victim) {
-	shares := slices.ContainsFunc(victims, func(v victim) bool { return v.Reason == kueue.InCohortFairSharingReason })
+func sortVictims(victims []victim, byShares bool) {
 	slices.SortStableFunc(victims, func(a, b victim) int {
 		c := cmp.Compare(rankOf(!a.idle), rankOf(!b.idle))
-		if c != 0 || shares {
+		if c != 0 || byShares {
 			return c
 		}
 		own := func(v victim) bool { return v.Reason == kueue.InClusterQueueReason }
