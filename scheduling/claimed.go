@@ -29,9 +29,12 @@ type claim struct {
 	version int
 	// holds are the phantoms.
 	holds []*corev1.Pod
-	// gone are the jobs that count as gone, awaits those of them that must have
-	// left before it is worth a try.
-	gone, awaits map[types.UID]struct{}
+	// gone are the jobs that count as gone, awaits those of them that are in its
+	// way, and victims those that were stopped for it and have not left.
+	gone, awaits, victims map[types.UID]struct{}
+	// tried is what had happened when it was tried in vain beside those of gone
+	// that are leaving still.
+	tried moves
 	// until is when it ends if they have not left.
 	until time.Time
 }
@@ -68,7 +71,7 @@ func claimHolds(classes []class, plan placement.Assignment) []*corev1.Pod {
 func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, victims []victim, gone map[types.UID][]*corev1.Pod) error {
 	c := &claim{
 		assignment: a, until: l.clock.Now().Add(claimFor),
-		gone: map[types.UID]struct{}{}, awaits: map[types.UID]struct{}{},
+		gone: map[types.UID]struct{}{}, awaits: map[types.UID]struct{}{}, victims: map[types.UID]struct{}{},
 	}
 	e.claim = c
 	for _, h := range holds {
@@ -87,7 +90,7 @@ func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, vic
 	}
 	longest := time.Duration(0)
 	for _, v := range victims {
-		c.awaits[v.ID] = struct{}{}
+		c.awaits[v.ID], c.victims[v.ID] = struct{}{}, struct{}{}
 		longest = max(longest, graceOf(v.pods))
 	}
 	c.until = c.until.Add(longest)
@@ -104,11 +107,18 @@ func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, vic
 	}
 	l.enqueue(e)
 	l.podsCame(e.gpus() > 0)
-	if len(c.awaits) == 0 {
+	if c.ripe() {
 		l.effects.Admit()
 	}
 	l.effects.Report()
 	return nil
+}
+
+// ripe says that it is worth a try: those have left that were stopped for it, and
+// others whom the plan took for gone have left too, or there may be another place
+// by now.
+func (c *claim) ripe() bool {
+	return len(c.victims) == 0 && (len(c.awaits) == 0 || c.tried == moves{})
 }
 
 // preempt stops one job for another.
@@ -173,23 +183,32 @@ func (l *Ledger) dropClaim(e *entry) {
 // claimsGone has the claims looked at that have waited for a job which has left.
 func (l *Ledger) claimsGone(uid types.UID) {
 	for _, e := range l.claims {
-		delete(e.claim.gone, uid)
-		if _, awaited := e.claim.awaits[uid]; !awaited {
+		c := e.claim
+		delete(c.gone, uid)
+		if _, awaited := c.awaits[uid]; !awaited {
 			continue
 		}
-		delete(e.claim.awaits, uid)
+		delete(c.awaits, uid)
+		delete(c.victims, uid)
+		c.tried = moves{}
 		l.effects.Report()
-		if len(e.claim.awaits) == 0 {
+		if c.ripe() {
 			l.effects.Admit()
 		}
 	}
 }
 
-// claimsExpire ends the claims whose victims have not left in time.
-func (l *Ledger) claimsExpire(now time.Time) {
+// tendClaims ends the claims whose victims have not left in time, and has those
+// tried again that wait for others, if room or quota may have come elsewhere.
+func (l *Ledger) tendClaims(now time.Time) {
 	for _, e := range maps.Clone(l.claims) {
-		if now.After(e.claim.until) {
-			l.failClaim(e, fmt.Sprintf("%s did not leave in time", jobs(len(e.claim.awaits))))
+		c := e.claim
+		switch {
+		case now.After(c.until):
+			l.failClaim(e, fmt.Sprintf("%s did not leave in time", jobs(len(c.awaits))))
+		case c.tried != moves{} && c.tried != l.waits.seen:
+			c.tried = moves{}
+			l.effects.Admit()
 		}
 	}
 }
@@ -230,14 +249,14 @@ func (l *Ledger) claimOf(queue string) *entry {
 	return nil
 }
 
-// ripe are the jobs whose claims have nobody to wait for, in queue order.
+// ripe are the jobs whose claims are worth a try, in queue order.
 func (l *Ledger) ripe() []*entry {
 	var out []*entry
 	if !l.admits() {
 		return nil
 	}
 	for _, e := range l.claims {
-		if len(e.claim.awaits) == 0 {
+		if e.claim.ripe() {
 			out = append(out, e)
 		}
 	}

@@ -34,7 +34,7 @@ func TestThoseBehindAJobThatWaitsForOthersToLeaveKeepTheLine(t *testing.T) {
 			c.clock.Step(time.Hour)
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.claimsExpire(c.clock.Now())
+			c.tendClaims(c.clock.Now())
 		}, nil},
 		"its queue becomes BestEffortFIFO":      {func(c *contest, _ *workload.Job) { c.policy("strict", "", 12, lowerPriority) }, []string{"behind"}},
 		"nothing happens":                       {func(*contest, *workload.Job) {}, nil},

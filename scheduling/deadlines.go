@@ -49,7 +49,7 @@ func (l *Ledger) tick(t Timing) []lapse {
 	now := l.clock.Now()
 	l.renew()
 	l.tendReservations()
-	l.claimsExpire(now)
+	l.tendClaims(now)
 	l.searchAgain(now)
 	for e := range l.waits.sleeping {
 		l.enqueue(e)

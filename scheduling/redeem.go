@@ -12,8 +12,8 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// redeem makes charges and holds of the claims that have nobody to wait for any
-// more. One that may be overtaken is left for the next pass.
+// redeem makes charges and holds of the claims whose victims have left. One that
+// may be overtaken is left for the next pass.
 func (p *pass) redeem() error {
 	l := p.ledger
 	l.mu.Lock()
@@ -45,6 +45,7 @@ func (p *pass) redeemOne(e *entry) error {
 		return nil
 	}
 	version, job, c, reserved := e.version, e.job, e.claim, l.reservedFrom(e)
+	seen := l.waits.seen
 	a, why := l.assignIn(e, c.assignment)
 	var classes []class
 	if why == nil {
@@ -77,6 +78,7 @@ func (p *pass) redeemOne(e *entry) error {
 		for uid := range c.gone {
 			c.awaits[uid] = struct{}{}
 		}
+		c.tried = seen
 	case e.claim == c:
 		l.failClaim(e, fmt.Sprintf("there is no place for it now (%s)", errors.Join(err, asError(why))))
 	}

@@ -115,6 +115,7 @@ func (w *world) redeemAll() {
 			for uid := range c.gone {
 				c.awaits[uid] = struct{}{}
 			}
+			c.tried = w.waits.seen
 		case e.claim == c:
 			w.failClaim(e, "no place")
 		}
