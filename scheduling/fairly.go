@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,26 +29,30 @@ func (l *Ledger) first(h *head) *head {
 	if !l.quota.SharesFairly() {
 		return h
 	}
-	var all []*head
+	var all, unknown []*head
 	for _, o := range l.waits.turn.items {
 		if o.root == h.root {
 			all = append(all, o)
+			if o.contender == nil {
+				unknown = append(unknown, o)
+			}
 		}
 	}
 	if len(all) == 1 {
 		return h
 	}
+	slices.SortFunc(unknown, byTurn)
+	for _, o := range unknown {
+		e := o.due.items[0].jobs.items[0]
+		a, _ := l.assign(e)
+		if a == nil {
+			return o
+		}
+		o.contender = l.contender(e, a)
+	}
 	of := make(map[*quota.Head]*head, len(all))
 	contenders := make([]*quota.Head, 0, len(all))
 	for _, o := range all {
-		if o.contender == nil {
-			e := o.due.items[0].jobs.items[0]
-			a, _ := l.assign(e)
-			if a == nil {
-				return o
-			}
-			o.contender = l.contender(e, a)
-		}
 		of[o.contender] = o
 		contenders = append(contenders, o.contender)
 	}

@@ -1,6 +1,8 @@
 package scheduling
 
 import (
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -18,8 +20,9 @@ func (l *Ledger) renew() {
 	if !gpus && !pods {
 		return
 	}
-	for _, queues := range l.queuesBy() {
-		for _, e := range w.first(queues) {
+	by := l.queuesBy()
+	for _, queue := range slices.Sorted(maps.Keys(by)) {
+		for _, e := range w.first(by[queue]) {
 			b := e.spot.bucket
 			if b != nil && !b.renewed && ((b.cure.wait == forRoom && pods) || (b.cure.wait == forGPUs && gpus)) {
 				b.renewed = true
