@@ -63,10 +63,19 @@ func (h *Head) enter(t *Tree, n *node) {
 
 // winner is the head that goes first of those below n.
 func winner(n *node, all []*Head) *Head {
-	bySide := map[*node][]*Head{}
+	var best *Head
+	var bySide map[*node][]*Head
 	for _, h := range all {
-		if h.node == n {
+		switch {
+		case h.node == n:
 			return h
+		case h.node.parent == n:
+			if best == nil || h.compare(best, n) < 0 {
+				best = h
+			}
+			continue
+		case bySide == nil:
+			bySide = map[*node][]*Head{}
 		}
 		side := h.node
 		for side.parent != n {
@@ -74,7 +83,6 @@ func winner(n *node, all []*Head) *Head {
 		}
 		bySide[side] = append(bySide[side], h)
 	}
-	var best *Head
 	for side, some := range bySide {
 		if h := winner(side, some); best == nil || h.compare(best, n) < 0 {
 			best = h

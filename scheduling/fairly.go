@@ -29,6 +29,10 @@ func (l *Ledger) first(h *head) *head {
 	if !l.quota.SharesFairly() {
 		return h
 	}
+	// Mostly it is plain of the first one; then the others need not be looked at.
+	if h.contender == nil && l.getsNothing(h) {
+		return h
+	}
 	var all, unknown []*head
 	for _, o := range l.waits.turn.items {
 		if o.root == h.root {
@@ -38,28 +42,36 @@ func (l *Ledger) first(h *head) *head {
 			}
 		}
 	}
+	for len(unknown) > 0 {
+		o := slices.MinFunc(unknown, byTurn)
+		if l.getsNothing(o) {
+			return o
+		}
+		unknown = slices.DeleteFunc(unknown, func(o *head) bool { return o.contender != nil })
+	}
 	if len(all) == 1 {
 		return h
 	}
-	slices.SortFunc(unknown, byTurn)
-	for _, o := range unknown {
-		e := o.due.items[0].jobs.items[0]
-		a, _ := l.assign(e)
-		if a == nil {
-			return o
-		}
-		o.contender = l.contender(e, a)
+	contenders := make([]*quota.Head, len(all))
+	for i, o := range all {
+		contenders[i] = o.contender
 	}
-	of := make(map[*quota.Head]*head, len(all))
-	contenders := make([]*quota.Head, 0, len(all))
-	for _, o := range all {
-		of[o.contender] = o
-		contenders = append(contenders, o.contender)
-	}
-	if f := l.quota.FairFirst(contenders); f != nil {
-		return of[f]
+	if i := slices.Index(contenders, l.quota.FairFirst(contenders)); i >= 0 {
+		return all[i]
 	}
 	return h
+}
+
+// getsNothing looks at the first job of a head, and reports whether that gets
+// nothing, and may ask nobody to leave.
+func (l *Ledger) getsNothing(h *head) bool {
+	e := h.due.items[0].jobs.items[0]
+	a, _, _ := l.look(e)
+	if a == nil || a.Usage == nil {
+		return true
+	}
+	h.contender = l.contender(e, a)
+	return false
 }
 
 func (l *Ledger) contender(e *entry, a *quota.Assignment) *quota.Head {
@@ -73,7 +85,7 @@ func (l *Ledger) givesWay(b *bucket, a *quota.Assignment) bool {
 	if !l.quota.SharesFairly() {
 		return l.waits.borrows(h, a.Borrows)
 	}
-	if h.contender != nil && maps.Equal(h.contender.Assignment.Usage, a.Usage) {
+	if a.Usage == nil || h.contender != nil && maps.Equal(h.contender.Assignment.Usage, a.Usage) {
 		return false
 	}
 	h.contender = l.contender(b.jobs.items[0], a)

@@ -33,21 +33,29 @@ func BenchmarkDecisionPass(b *testing.B) {
 		// nominal is the quota of each queue, all of it in use: of 20, most jobs
 		// would have to borrow; of 200 each would fit an empty queue.
 		nominal int64
+		// fair turns fair sharing on.
+		fair bool
 	}{
-		{"5-cohorts/36-shapes", 5, false, false, 20},
-		{"50-cohorts/36-shapes", 50, false, false, 20},
-		{"1-cohort/36-shapes", 1, false, false, 20},
-		{"50-cohorts/StrictFIFO", 50, false, true, 20},
-		{"50-cohorts/all-distinct", 50, true, false, 20},
-		{"5-cohorts/within-nominal", 5, false, false, 200},
-		{"50-cohorts/within-nominal", 50, false, false, 200},
-		{"1-cohort/within-nominal", 1, false, false, 200},
-		{"5-cohorts/within-nominal/all-distinct", 5, true, false, 200},
-		{"50-cohorts/within-nominal/all-distinct", 50, true, false, 200},
-		{"1-cohort/within-nominal/all-distinct", 1, true, false, 200},
+		{"5-cohorts/36-shapes", 5, false, false, 20, false},
+		{"50-cohorts/36-shapes", 50, false, false, 20, false},
+		{"1-cohort/36-shapes", 1, false, false, 20, false},
+		{"50-cohorts/StrictFIFO", 50, false, true, 20, false},
+		{"50-cohorts/all-distinct", 50, true, false, 20, false},
+		{"5-cohorts/within-nominal", 5, false, false, 200, false},
+		{"50-cohorts/within-nominal", 50, false, false, 200, false},
+		{"1-cohort/within-nominal", 1, false, false, 200, false},
+		{"5-cohorts/within-nominal/all-distinct", 5, true, false, 200, false},
+		{"50-cohorts/within-nominal/all-distinct", 50, true, false, 200, false},
+		{"1-cohort/within-nominal/all-distinct", 1, true, false, 200, false},
+		{"5-cohorts/fair-sharing", 5, false, false, 20, true},
+		{"1-cohort/fair-sharing", 1, false, false, 20, true},
+		{"1-cohort/within-nominal/fair-sharing", 1, false, false, 200, true},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			s := newManyQueues(b, bench.cohorts, bench.nominal, bench.strict)
+			if bench.fair {
+				s.shareFairly(nil)
+			}
 			for i := range manyPending {
 				s.submit(pendingJob(i, bench.distinct), int32(i%3))
 			}
