@@ -141,7 +141,7 @@ func (s *stage) admitted() []string {
 
 // start admits a job if quota and nodes allow.
 func (s *stage) start(e *entry) bool {
-	a, classes, plan := s.tryOut(e)
+	a, _, classes, plan := s.tryOut(e)
 	if plan == nil {
 		return false
 	}
@@ -152,22 +152,26 @@ func (s *stage) start(e *entry) bool {
 }
 
 // tryOut is where a job could start now, in whatever flavors: nil if it could not for
-// want of quota or nodes. a is what quota it would get, also where it lacks some now.
-func (s *stage) tryOut(e *entry) (a *quota.Assignment, classes []class, plan placement.Assignment) {
+// want of quota or nodes. a is what quota it would get, also where it lacks some now,
+// levels from how many it would borrow, at most, in all that are tried for that.
+func (s *stage) tryOut(e *entry) (a *quota.Assignment, levels int, classes []class, plan placement.Assignment) {
 	first, no := s.assign(e)
 	queue, _ := s.quota.ClusterQueueOf(e.queue())
 	others := s.detours(e, e.job, queue)
 	for a = first; a != nil; a, no = others.next(a) {
+		if a == first || no == nil {
+			levels = max(levels, a.Borrows)
+		}
 		if no == nil {
 			if classes, plan = s.tryOutIn(e, a); plan != nil {
-				return a, classes, plan
+				return a, levels, classes, plan
 			}
 		}
 		if !s.quota.HasChoice(queue) {
 			break
 		}
 	}
-	return first, nil, nil
+	return first, levels, nil, nil
 }
 
 func (s *stage) tryOutIn(e *entry, a *quota.Assignment) ([]class, placement.Assignment) {

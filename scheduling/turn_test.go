@@ -17,19 +17,14 @@ type contestant struct {
 	// quota and nobody could be stopped for it.
 	starts     bool
 	assignment *quota.Assignment
+	// levels is from how many it would borrow.
+	levels int
 }
 
 // turn orders the jobs of several ClusterQueues: who would borrow from fewer levels
 // first, then in queue order.
 func (c contestant) turn(o contestant) int {
-	return cmp.Or(cmp.Compare(c.levels(), o.levels()), c.e.before(o.e))
-}
-
-func (c contestant) levels() int {
-	if c.assignment == nil {
-		return 0
-	}
-	return c.assignment.Borrows
+	return cmp.Or(cmp.Compare(c.levels, o.levels), c.e.before(o.e))
 }
 
 // contestants are the jobs that may be tried, by ClusterQueue, each in queue order: of a
@@ -55,8 +50,8 @@ func (s *stage) contestants() map[string][]contestant {
 			line = line[:1]
 		}
 		for i := range line {
-			a, _, plan := s.tryOut(line[i].e)
-			line[i].assignment, line[i].starts = a, plan != nil
+			a, levels, _, plan := s.tryOut(line[i].e)
+			line[i].assignment, line[i].levels, line[i].starts = a, levels, plan != nil
 		}
 		lines[cq] = line
 	}
@@ -107,7 +102,7 @@ func (s *stage) checkTurn(lines map[string][]contestant, admitted string) {
 				break
 			}
 			if c.starts {
-				s.t.Fatalf("%s of %s is admitted from %d levels, before %s of %s from %d", admitted, own, winner.levels(), c.name, cq, c.levels())
+				s.t.Fatalf("%s of %s is admitted from %d levels, before %s of %s from %d", admitted, own, winner.levels, c.name, cq, c.levels)
 			}
 		}
 	}
