@@ -209,6 +209,8 @@ func (l *Ledger) cured(yes func(*bucket) bool, what ...waiting) {
 		switch {
 		case yes != nil && !yes(b):
 		case yes != nil && b.rests(now):
+			// It is planned when it has rested, whatever there was too little of.
+			w.file(b, cure{wait: forRoom, queue: b.cure.queue, root: b.cure.root}, now)
 			b.missed = true
 		default:
 			w.put(b, cure{}, now)

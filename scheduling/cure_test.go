@@ -135,3 +135,35 @@ func TestJobThatIsDearToPlanRestsBeforeRoomHasItPlannedAgain(t *testing.T) {
 		t.Error("a job that is cheap to plan rests as well")
 	}
 }
+
+func TestJobThatRestsIsTriedWhenOtherFlavorsMayBeFree(t *testing.T) {
+	for name, bite := range map[string]placement.Bite{
+		"one that lacks GPUs":           {Resource: gpuResource, PerPod: 8},
+		"one that lacks something else": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testScene(t, 8)
+			e := s.entry(s.pending(job("a", set("node", 0, 2, 8))))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			b := e.spot.bucket
+			b.head.choice = true
+			b.rest(s.clock.Now(), 100*time.Millisecond, 20*time.Millisecond)
+			lacks := curedByRoom("cq", &placement.Lack{Pods: 2, Bite: bite})
+			if !s.refuse(e, e.version, s.waits.seen, lacks, reason.New(reason.NoPlacement, "no")) {
+				t.Fatal("it is tried again at once")
+			}
+			s.released(s.quota.Root("cq"))
+			if s.rested(); s.next() != nil {
+				t.Fatal("it does not rest")
+			}
+			s.clock.Step(3 * time.Second)
+			if s.rested(); s.next() != b {
+				t.Fatal("it is not tried again, though quota of another flavor may have become free")
+			}
+			if b.cure.lacks != nil {
+				t.Error("it is not planned as long as the flavors lack something that it was tried in")
+			}
+		})
+	}
+}
