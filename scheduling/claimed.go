@@ -214,11 +214,16 @@ func (l *Ledger) tendClaims(now time.Time) {
 }
 
 // claimsRefused ends the claims of jobs that their queue admits no more whoever leaves,
-// because it was stopped, say: others may have what is left.
+// because it was stopped, or has less quota: others may have what is left.
 func (l *Ledger) claimsRefused() {
 	for _, e := range maps.Clone(l.claims) {
-		if _, no := l.quota.Assign(e.request(l.namespaces[e.job.Owner.Namespace])); no != nil && stepsOut(no.Class) {
+		_, no := l.assignIn(e, e.claim.assignment)
+		switch {
+		case no == nil || no.Class == reason.WaitingForQuota:
+		case stepsOut(no.Class):
 			l.endClaim(e, no.Message)
+		default:
+			l.failClaim(e, no.Message)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -42,18 +43,28 @@ func TestAClaimNamesTheNodesThatAreLeft(t *testing.T) {
 	}
 }
 
-func TestAClaimEndsWhenItsQueueIsStopped(t *testing.T) {
-	for name, stop := range map[string]func(*quota.Tree){
-		"the ClusterQueue": func(t *quota.Tree) {
+func TestAClaimEndsWhenItsQueueAdmitsTheJobNoMore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*quota.Tree)
+		class  reason.Class
+	}{
+		"the ClusterQueue is stopped": {func(t *quota.Tree) {
 			cq := clusterQueue("main", []string{"gpu"}, 8)
 			cq.Spec.StopPolicy, cq.Spec.Preemption = new(kueue.Hold), &lowerPriority
 			t.SetClusterQueue(cq)
-		},
-		"the LocalQueue": func(t *quota.Tree) {
+		}, reason.QueueInactive},
+		"the LocalQueue is stopped": {func(t *quota.Tree) {
 			lq := &kueue.LocalQueue{Spec: kueue.LocalQueueSpec{ClusterQueue: "main", StopPolicy: new(kueue.Hold)}}
 			lq.Namespace, lq.Name = namespace, "main"
 			t.SetLocalQueue(lq)
-		},
+		}, reason.QueueInactive},
+		"its quota is less than the job asks for": {func(t *quota.Tree) {
+			t.SetClusterQueue(clusterQueue("main", []string{"gpu"}, 4))
+		}, reason.ExceedsMaxQuota},
+		"it has another flavor now": {func(t *quota.Tree) {
+			t.SetFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "else"}})
+			t.SetClusterQueue(clusterQueue("main", []string{"else"}, 8))
+		}, reason.NoPlacement},
 	} {
 		c := newContest(t, 8)
 		c.policy("main", "", 8, lowerPriority)
@@ -64,10 +75,10 @@ func TestAClaimEndsWhenItsQueueIsStopped(t *testing.T) {
 		c.wantState(high, Claimed)
 		c.UpdateQuota(func(*quota.Tree) {})
 		c.wantState(high, Claimed)
-		c.UpdateQuota(stop)
+		c.UpdateQuota(tc.change)
 		c.wantState(high, Pending)
 		c.pass()
-		if why := c.why(high); why == nil || why.Class != reason.QueueInactive {
+		if why := c.why(high); why == nil || why.Class != tc.class {
 			t.Errorf("%s: it says %v", name, why)
 		}
 	}
