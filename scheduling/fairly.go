@@ -78,17 +78,22 @@ func (l *Ledger) contender(e *entry, a *quota.Assignment) *quota.Head {
 	return &quota.Head{Request: e.request(l.namespaces[e.job.Owner.Namespace]), Assignment: a}
 }
 
-// givesWay notes what the first job of a due bucket would get, and reports
-// whether others come first because of that.
-func (l *Ledger) givesWay(b *bucket, a *quota.Assignment) bool {
-	h := b.head
-	if !l.quota.SharesFairly() {
+// givesWay notes what a job that is tried in its turn would get, and reports whether
+// others come first: because of that, or because they have come to its ClusterQueue
+// while it was planned.
+func (l *Ledger) givesWay(t *attempt, a *quota.Assignment) bool {
+	b, h := t.b, t.b.head
+	switch {
+	case b.cure.wait != nothing:
+		return false
+	case h.due.items[0] != b || b.jobs.items[0] != t.e:
+		return true
+	case !l.quota.SharesFairly():
 		return l.waits.borrows(h, a.Borrows)
-	}
-	if a.Usage == nil || h.contender != nil && maps.Equal(h.contender.Assignment.Usage, a.Usage) {
+	case a.Usage == nil || h.contender != nil && maps.Equal(h.contender.Assignment.Usage, a.Usage):
 		return false
 	}
-	h.contender = l.contender(b.jobs.items[0], a)
+	h.contender = l.contender(t.e, a)
 	return l.first(h) != h
 }
 

@@ -95,7 +95,7 @@ func (p *pass) detour(t *attempt, refused *option) (next *option, done bool) {
 	if a == nil {
 		return nil, false
 	}
-	if no == nil && t.b.cure.wait == nothing && l.givesWay(t.b, a) {
+	if no == nil && l.givesWay(t, a) {
 		p.tries--
 		p.looks++
 		return nil, true

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 // refusedStage has a job that no node takes for its affinity, refused once, and
@@ -103,5 +105,42 @@ func TestJobForWhichThereIsEnoughNowGoesBeforeOnePod(t *testing.T) {
 	s.cycle.Pass(s.ctx)
 	if len(s.wishes.order) != 1 {
 		t.Error("it gave way to a pod, which may take its GPUs")
+	}
+}
+
+func TestAJobBeforeWhichOthersHaveComeLeavesTheTurnToThem(t *testing.T) {
+	for name, gpus := range map[string]int64{"one like it": 8, "another one": 4} {
+		t.Run(name, func(t *testing.T) { leavesTheTurn(t, one("before", gpus)) })
+	}
+}
+
+func leavesTheTurn(t *testing.T, before *workload.Job) {
+	t.Helper()
+	c := newContest(t)
+	for name, gpus := range map[string][]int64{"main": {8, 0}, "side": {8, 0}, "lender": {0, 8}} {
+		cq := clusterQueue(name, []string{"a", "b"}, gpus...)
+		cq.Spec.CohortName = "all"
+		c.set(cq, false)
+	}
+	c.Restored()
+	first, other := one("first", 8), one("other", 8)
+	other.Queue = "side"
+	c.submit(first, 0)
+	p := &pass{Cycle: c.cycle, ctx: c.ctx, start: c.clock.Now()}
+	c.mu.Lock()
+	e := c.jobs[first.Owner.UID]
+	a, _, _ := c.look(e)
+	try := &attempt{b: c.next(), e: e, job: e.job, version: e.version, detours: c.detours(e, e.job, "main")}
+	c.mu.Unlock()
+	// While it is planned in a, others come. In b it would borrow.
+	c.submit(other, 1)
+	c.submit(before, 2)
+	if _, done := p.detour(try, &option{assignment: a}); !done {
+		t.Error("it goes on")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if got := c.next().jobs.items[0].job.Owner.Name; got != "before" {
+		t.Errorf("next is %s", got)
 	}
 }

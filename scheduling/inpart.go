@@ -107,7 +107,7 @@ func (p *pass) tryPart(t *attempt) (done bool, err error) {
 		l.mu.Unlock()
 		return false, nil
 	}
-	if t.b.cure.wait == nothing && l.givesWay(t.b, a) {
+	if l.givesWay(t, a) {
 		p.tries--
 		p.looks++
 		l.mu.Unlock()

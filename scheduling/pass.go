@@ -275,7 +275,7 @@ func (p *pass) try(b *bucket) error {
 		// That is of the whole job.
 		b.bar = quota.Bar{}
 	}
-	if assignment != nil && b.cure.wait == nothing && l.givesWay(b, assignment) {
+	if assignment != nil && l.givesWay(t, assignment) {
 		p.tries--
 		p.looks++
 		l.mu.Unlock()
