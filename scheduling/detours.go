@@ -86,6 +86,17 @@ func (d *detours) next(refused *quota.Assignment) (*quota.Assignment, *reason.Re
 	return nil, nil
 }
 
+// nextFree is the next one in which quota is free, nil if there is none.
+func (d *detours) nextFree(refused *quota.Assignment) *quota.Assignment {
+	for {
+		a, no := d.next(refused)
+		if a == nil || no == nil {
+			return a
+		}
+		refused = a
+	}
+}
+
 func (d *detours) knows(a *quota.Assignment) bool {
 	return slices.ContainsFunc(d.refused, func(r *quota.Assignment) bool { return sameFlavors(a, r) })
 }

@@ -58,7 +58,7 @@ func (p *pass) tryFlavors(t *attempt, first *option) (done bool, err error) {
 		if t.final {
 			return false, nil
 		}
-		if !o.fits || preemptsFirst {
+		if preemptsFirst {
 			if done, waits := p.makeRooms(t); done || waits {
 				return done, nil
 			}

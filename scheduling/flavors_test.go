@@ -5,8 +5,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -252,5 +256,64 @@ func TestQuotaThatIsReleasedInAnotherFlavorHelpsAJobThatWaitsForNodes(t *testing
 	c.left(other.Owner.UID)
 	if diff := cmp.Diff([]string{"j"}, c.pass()); diff != "" {
 		t.Errorf("admitted (-want +got):\n%s\n%v", diff, c.why(j))
+	}
+}
+
+// inFlavor is a pod of its own that goes to a flavor.
+func inFlavor(name, flavor string, gpus int64) *workload.Job {
+	j := one(name, gpus)
+	j.PodSets[0].Template.Spec.NodeSelector = map[string]string{"flavor": flavor}
+	return j
+}
+
+func TestNobodyIsStoppedWhereTwoPodSetsHaveAPlaceTheOtherWayRound(t *testing.T) {
+	c := newChoice(t, [2]int64{16, 9}, []int64{8}, []int64{8, 1}, preempts)
+	c.runs(inFlavor("low", "b", 8), 0)
+	j := job("j", set("leader", 0, 1, 1), set("worker", 0, 1, 8))
+	c.submit(j, 1)
+	c.pass()
+	c.wantLeaving()
+	if diff := cmp.Diff([]string{"b", "a"}, c.flavorsOf(j)); diff != "" {
+		t.Errorf("flavors (-want +got):\n%s\n%v", diff, c.why(j))
+	}
+}
+
+// cpusInTheirOwnFlavors covers the CPUs of a ClusterQueue in the flavors c and d.
+func cpusInTheirOwnFlavors(s *kueue.ClusterQueueSpec) {
+	gpus := &s.ResourceGroups[0]
+	gpus.CoveredResources = gpus.CoveredResources[:1]
+	for i := range gpus.Flavors {
+		gpus.Flavors[i].Resources = gpus.Flavors[i].Resources[:1]
+	}
+	cpus := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{corev1.ResourceCPU}}
+	for _, f := range []kueue.ResourceFlavorReference{"c", "d"} {
+		cpus.Flavors = append(cpus.Flavors, kueue.FlavorQuotas{Name: f, Resources: []kueue.ResourceQuota{
+			{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("1000")},
+		}})
+	}
+	s.ResourceGroups = append(s.ResourceGroups, cpus)
+}
+
+func TestAPartIsTriedInTheFlavorsOfEachGroup(t *testing.T) {
+	c := newChoice(t, [2]int64{8, 8}, nil, nil, preempts, cpusInTheirOwnFlavors)
+	c.UpdateQuota(func(t *quota.Tree) {
+		for _, f := range []string{"c", "d"} {
+			t.SetFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: f}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"cpu": f}}})
+		}
+	})
+	for name, cpu := range map[string]string{"a-0": "d", "b-0": "c"} {
+		n := flavored(name, name[:1], 8)
+		n.Labels["cpu"] = cpu
+		c.watched.AddNode(c.logger, n)
+	}
+	// In the flavors b and c, which come before a and d, it would have to be stopped.
+	c.runs(inFlavor("low", "b", 8), 0)
+	j := canDoWith("j", 2, 1, 8, func(j *workload.Job) {
+		j.PodSets[0].Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
+	})
+	c.submit(j, 1)
+	c.pass()
+	if diff := cmp.Diff([]string{"a"}, c.flavorsOf(j)); diff != "" {
+		t.Errorf("flavors (-want +got):\n%s\n%v", diff, c.why(j))
 	}
 }

@@ -277,9 +277,7 @@ func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 		refused := a
 		if a = nil; choice {
 			l.mu.Lock()
-			if next, no := d.next(refused); no == nil && t.e.version == t.version {
-				a = next
-			}
+			a = d.nextFree(refused)
 			l.mu.Unlock()
 		}
 	}
