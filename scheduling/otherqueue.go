@@ -58,12 +58,12 @@ func howToStop(job *workload.Job) string {
 	return "suspend it, or " + deactivate
 }
 
-// heldQueue is the queue in which a job holds quota that is not leaving, empty for
-// another.
+// heldQueue is the queue in which a job holds quota that has not ended, empty for
+// another. One that is to stop is stopped without its label too.
 func (l *Ledger) heldQueue(uid types.UID) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.jobs[uid]; e != nil && (e.state == Admitting || e.state == Admitted) && !l.kueueDecides() {
+	if e := l.jobs[uid]; e != nil && e.holdsCapacity() && !e.ended && !l.kueueDecides() {
 		return e.job.Queue
 	}
 	return ""

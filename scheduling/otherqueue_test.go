@@ -110,7 +110,14 @@ func TestAJobThatRunsIsTakenOverInTheQueueInWhichItWasAdmitted(t *testing.T) {
 }
 
 func TestAJobThatLosesItsQueueLabelGoesOnAsOneOfItsQueueWhileItRuns(t *testing.T) {
-	for name, stopped := range map[string]bool{"it runs": false, "it is suspended": true} {
+	for name, tc := range map[string]struct {
+		stopped, evicted bool
+		want             State
+	}{
+		"it runs":               {want: Admitted},
+		"it is suspended":       {stopped: true, want: Gone},
+		"it is being preempted": {evicted: true, want: Leaving},
+	} {
 		s := testScene(t, 8, 8)
 		js := &jobset.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", UID: "a", Labels: map[string]string{workload.QueueLabel: "main"}}}
 		template := set("node", 0, 1, 8).Template
@@ -137,20 +144,27 @@ func TestAJobThatLosesItsQueueLabelGoesOnAsOneOfItsQueueWhileItRuns(t *testing.T
 		if *js.Spec.Suspend {
 			t.Fatalf("%s: it was not resumed", name)
 		}
-		js.Labels, js.Spec.Suspend = nil, &stopped
+		if tc.evicted {
+			s.mu.Lock()
+			s.evict(s.jobs[js.UID], eviction{reason: kueue.WorkloadEvictedByPreemption, message: "for another one"})
+			s.mu.Unlock()
+		}
+		js.Labels, js.Spec.Suspend = nil, &tc.stopped
 		if err := j.client.Update(t.Context(), js); err != nil {
 			t.Fatal(err)
 		}
 		reconcile(t.Context())
-		want := Admitted
-		if stopped {
-			want = Gone
-		}
-		if diff := cmp.Diff(want, s.state(of)); diff != "" {
+		if diff := cmp.Diff(tc.want, s.state(of)); diff != "" {
 			t.Errorf("%s: state (-want +got):\n%s", name, diff)
 		}
-		if got := s.queueNotes(of); (got == 1) == stopped {
+		if got := s.queueNotes(of); (got == 1) != (tc.want == Admitted) {
 			t.Errorf("%s: it is told %q", name, s.wishes.notes["a"])
+		}
+		if err := j.client.Get(t.Context(), key.NamespacedName, js); err != nil {
+			t.Fatal(err)
+		}
+		if tc.want != Admitted && !*js.Spec.Suspend {
+			t.Errorf("%s: it was not stopped", name)
 		}
 	}
 }
