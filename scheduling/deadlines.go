@@ -57,10 +57,13 @@ func (l *Ledger) tick(t Timing) []lapse {
 	var out []lapse
 	for e := range l.waits.charged {
 		e.runClocks(now)
+		if l.kueueDecides() {
+			continue
+		}
 		if news, _ := e.recovery(now); news || e.unsaidReady() {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
-		if late := e.lapse(now, t); late != nil && !l.kueueDecides() {
+		if late := e.lapse(now, t); late != nil {
 			out = append(out, *late)
 		}
 	}

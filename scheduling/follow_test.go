@@ -285,3 +285,21 @@ func TestWhileAKueueManagerLivesItIsFollowedAndThenTheJobsAreTakenOver(t *testin
 		t.Error("it is not charged")
 	}
 }
+
+func TestWhatKueueRunsIsNotReadOnceASecond(t *testing.T) {
+	s := besideKueue(t)
+	s.starts(job("a", set("node", 0, 1, 8)))
+	s.place()
+	for _, e := range s.jobs {
+		for _, set := range e.sets {
+			for _, slot := range set.slots {
+				slot.wasReady = true
+			}
+		}
+	}
+	clear(s.wishes.synced)
+	s.tick(Timing{StartTimeout: time.Hour})
+	if len(s.jobs) != 1 || len(s.wishes.synced) > 0 {
+		t.Errorf("of %d jobs these are read: %v", len(s.jobs), s.wishes.synced)
+	}
+}
