@@ -55,6 +55,7 @@ func (l *Ledger) detours(e *entry, job *workload.Job, queue string) *detours {
 		}
 		a, no := l.ask(e, request)
 		if no != nil && !l.quota.MayPreempt(queue) {
+			// Nobody can be stopped for it: it is no choice.
 			return nil, no
 		}
 		return a, no

@@ -25,7 +25,8 @@ func (l *Ledger) inHeldQueue(e *entry, job *workload.Job) *workload.Job {
 		return job
 	}
 	if !over && e.state != Leaving && (e.ignored == nil || *e.ignored != job.Queue) {
-		e.ignored = &job.Queue
+		queue := job.Queue
+		e.ignored = &queue
 		l.effects.Note(e.job, noteQueueChangeIgnored, fmt.Sprintf("%s; the job runs on in %s, where it holds quota, until it is stopped: %s",
 			namesQueue(job.Queue), inQueue(e.job.Queue), howToStop(job)))
 	}

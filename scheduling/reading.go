@@ -57,7 +57,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 
 // update takes the newest reading into the entry.
 func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *reason.Reason) {
-	changed := e.version == 0 || (e.workload == nil && wl != nil)
+	differs := e.version == 0 || (e.workload == nil && wl != nil)
 	if e.newer(wl) {
 		e.workload = wl
 	}
@@ -67,7 +67,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	} else {
 		e.stale = false
 		e.setWants(nil)
-		changed = changed || !sameRequest(e.job, job)
+		differs = differs || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
 	if job.Hints.Invalid != e.unread {
@@ -82,7 +82,7 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 	l.endSlots(e)
 	l.resize(e)
 	if e.workload != nil && e.workload.Spec.Priority != nil {
-		changed = changed || e.priority != *e.workload.Spec.Priority
+		differs = differs || e.priority != *e.workload.Spec.Priority
 		l.setPriority(e, *e.workload.Spec.Priority)
 	}
 	blocked := no
@@ -90,11 +90,11 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		// Also of a job that cannot be read any more: what runs is to stop.
 		blocked = reason.New(reason.Deactivated, "the Workload is deactivated: spec.active is false%s", deactivatedBecause(e.workload))
 	}
-	changed = changed || (e.blocked == nil) != (blocked == nil) || (blocked != nil && *blocked != *e.blocked)
+	differs = differs || (e.blocked == nil) != (blocked == nil) || (blocked != nil && *blocked != *e.blocked)
 	if blocked == nil || e.blocked == nil || *blocked != *e.blocked {
 		e.blocked = blocked
 	}
-	if changed {
+	if differs {
 		e.version++
 		l.effects.Admit()
 		l.effects.Report()
