@@ -47,7 +47,9 @@ var podGroupScenarios = []scenario{
 	}},
 	{name: "a PodGroup without a queue lets its pods run, and one that comes when it has got one waits for them to go", run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 16)
-		e.Queue(t, e.namespace, "team", 8)
+		// Enough for the one that waits: the group must not start as long as another
+		// is still there, which would have a place in it.
+		e.Queue(t, e.namespace, "team", 4)
 		group := e.podGroup("ddd", "team", 1)
 		group.SetLabels(nil)
 		first := e.memberOf("ddd", "ddd-0", 4)
