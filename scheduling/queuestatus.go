@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -101,13 +102,24 @@ func (t taken) add(e *entry) {
 }
 
 // of is what is taken of a ClusterQueue, every cell of its quota listed. Above
-// its nominal quota it is borrowed, if there is a cohort to borrow from.
+// its nominal quota it is borrowed, if there is a cohort to borrow from. A flavor of
+// several groups is listed once, and so is a resource: the API refuses a status in which
+// one name comes twice.
 func (t taken) of(cq *kueue.ClusterQueue) []kueue.FlavorUsage {
 	var out []kueue.FlavorUsage
+	at := map[kueue.ResourceFlavorReference]int{}
 	for _, group := range cq.Spec.ResourceGroups {
 		for _, f := range group.Flavors {
-			usage := kueue.FlavorUsage{Name: f.Name}
+			i, listed := at[f.Name]
+			if !listed {
+				i = len(out)
+				at[f.Name], out = i, append(out, kueue.FlavorUsage{Name: f.Name})
+			}
+			usage := &out[i]
 			for _, res := range f.Resources {
+				if slices.ContainsFunc(usage.Resources, func(u kueue.ResourceUsage) bool { return u.Name == res.Name }) {
+					continue
+				}
 				used := kueue.ResourceUsage{Name: res.Name, Total: quota.Quantity(res.Name, t[string(f.Name)][res.Name])}
 				if cq.Spec.CohortName != "" && used.Total.Cmp(res.NominalQuota) > 0 {
 					used.Borrowed = used.Total.DeepCopy()
@@ -115,7 +127,6 @@ func (t taken) of(cq *kueue.ClusterQueue) []kueue.FlavorUsage {
 				}
 				usage.Resources = append(usage.Resources, used)
 			}
-			out = append(out, usage)
 		}
 	}
 	return out

@@ -46,6 +46,25 @@ func TestWhatIsTakenAboveTheNominalQuotaIsBorrowedFromTheCohort(t *testing.T) {
 	}
 }
 
+func TestAFlavorOfTwoGroupsIsListedOnceInTheStatus(t *testing.T) {
+	group := func(resources ...corev1.ResourceName) kueue.ResourceGroup {
+		f := kueue.FlavorQuotas{Name: "gpu"}
+		for _, name := range resources {
+			f.Resources = append(f.Resources, kueue.ResourceQuota{Name: name, NominalQuota: resource.MustParse("8")})
+		}
+		return kueue.ResourceGroup{CoveredResources: resources, Flavors: []kueue.FlavorQuotas{f}}
+	}
+	cq := &kueue.ClusterQueue{Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{group(gpuResource), group("example.com/licence", gpuResource)}}}
+	got := taken{"gpu": map[corev1.ResourceName]int64{gpuResource: 3, "example.com/licence": 1}}.of(cq)
+	want := []kueue.FlavorUsage{{Name: "gpu", Resources: []kueue.ResourceUsage{
+		{Name: gpuResource, Total: resource.MustParse("3")},
+		{Name: "example.com/licence", Total: resource.MustParse("1")},
+	}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
 func TestTheFirstStatusOfAQueueSaysItsZeros(t *testing.T) {
 	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "research"}}
 	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "nlp"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "research"}}
