@@ -27,20 +27,24 @@ func (l *Ledger) inHeldQueue(e *entry, job *workload.Job) *workload.Job {
 	if !over && e.state != Leaving && (e.ignored == nil || *e.ignored != job.Queue) {
 		queue := job.Queue
 		e.ignored = &queue
-		l.effects.Note(e.job, noteQueueChangeIgnored, fmt.Sprintf("%s; the job runs on in %s, where it holds quota, until it is stopped: %s",
-			namesQueue(job.Queue), inQueue(e.job.Queue), howToStop(job)))
+		l.effects.Note(e.job, noteQueueChangeIgnored, fmt.Sprintf("%s; the job runs on in %s, where it holds quota, until it is stopped%s",
+			namesQueue(job), inQueue(e.job.Queue), whenStopped(job)))
 	}
 	held := *job
 	held.Queue = e.job.Queue
 	return &held
 }
 
-// namesQueue and inQueue write a LocalQueue's name, which may be empty.
-func namesQueue(queue string) string {
-	if queue == "" {
-		return "the label " + workload.QueueLabel + " was taken away"
+// namesQueue says which queue a job names; inQueue is a LocalQueue's name, which may
+// be empty.
+func namesQueue(job *workload.Job) string {
+	switch {
+	case job.Queue != "":
+		return fmt.Sprintf("the label %s names %s now", workload.QueueLabel, inQueue(job.Queue))
+	case len(job.Pods) > 1:
+		return "its pods do not name one queue any more"
 	}
-	return fmt.Sprintf("the label %s names %s now", workload.QueueLabel, inQueue(queue))
+	return "the label " + workload.QueueLabel + " was taken away"
 }
 
 func inQueue(queue string) string {
@@ -50,13 +54,17 @@ func inQueue(queue string) string {
 	return "queue " + queue
 }
 
-// howToStop is what somebody can do who wants a job stopped.
-func howToStop(job *workload.Job) string {
+// whenStopped is what somebody can do who wants the job in the queue that it names,
+// or what comes of one that names none.
+func whenStopped(job *workload.Job) string {
 	deactivate := "set spec.active of its Workload to false, and to true again"
-	if job.Gated {
-		return deactivate
+	switch {
+	case job.Gated:
+		return ": " + deactivate
+	case job.Queue == "":
+		return "; then it stays suspended until it names a queue"
 	}
-	return "suspend it, or " + deactivate
+	return ": suspend it, or " + deactivate
 }
 
 // heldQueue is the queue in which a job holds quota that has not ended, empty for
