@@ -54,6 +54,9 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 		a.nodes = append(a.nodes, nodes)
 	}
 	a.message = fmt.Sprintf("%s on %s from queue %s", amount(gpusOf(a.job), podsOf(a.job)), nodeRange(on), a.job.Queue)
+	if podsOf(a.job) == 0 {
+		a.message = fmt.Sprintf("no pods, as it asks for none, from queue %s", a.job.Queue)
+	}
 	if runsInPart(a.job) {
 		a.message += fmt.Sprintf(", with %d of the %d pods that it asks for", a.job.PodSets[0].Count, a.job.PodSets[0].Whole)
 	}

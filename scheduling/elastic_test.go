@@ -169,6 +169,42 @@ func TestElasticJobGivesUpSlotsAsItsPodsGo(t *testing.T) {
 	s.bindAll(batchPod(j, -1, "p4"))
 }
 
+func TestElasticJobMayAskForNoPodsForAWhile(t *testing.T) {
+	s := testScene(t, 8, 8)
+	j := s.admitted(elastic("a", 2, 2), []string{"node-0", "node-0"})
+	bound := s.bindAll(batchPod(j, -1, "p0"), batchPod(j, -1, "p1"))
+	none := asks(j, 0)
+	s.read(none, nil, nil)
+	s.gone(bound[0])
+	s.gone(bound[1])
+	a, _ := s.admissionOf(j.Owner.UID)
+	if want := "no pods, as it asks for none, from queue main"; a.message != want {
+		t.Errorf("its admission says %q, want %q", a.message, want)
+	}
+	wl := s.write(none)
+	if count, gpus := admittedPods(wl); count != 0 || gpus != 0 {
+		t.Errorf("the Workload has %d pods and %d GPUs", count, gpus)
+	}
+	if s.state(j) != Admitted || s.used() != 0 || s.taken("node-0") != 0 {
+		t.Fatalf("it is %s with %d GPUs, and %d are taken", s.state(j), s.used(), s.taken("node-0"))
+	}
+	after := testScene(t, 8, 8)
+	after.restore(running(none), wl, nil)
+	for name, s := range map[string]*scene{"the same scheduler": s, "the next": after} {
+		s.read(running(none), wl, nil)
+		if s.state(j) != Admitted || s.used() != 0 {
+			t.Fatalf("%s: it is %s with %d GPUs", name, s.state(j), s.used())
+		}
+		s.read(running(j), wl, nil)
+		if no := s.growOn(j, "node-1", "node-1"); no != nil {
+			t.Fatalf("%s: it gets no pods again: %v", name, no)
+		}
+		if s.used() != 4 || s.taken("node-1") != 4 {
+			t.Errorf("%s: %d GPUs are charged and %d taken, want 4", name, s.used(), s.taken("node-1"))
+		}
+	}
+}
+
 func TestElasticJobKeepsSlotsThatItAsksForAgainBeforeTheyAreGivenUp(t *testing.T) {
 	s := testScene(t, 8, 8)
 	j := s.admitted(elastic("a", 2, 2), []string{"node-0", "node-0"})

@@ -75,7 +75,8 @@ func batchPodSet(b *batchv1.Job) (*PodSet, *reason.Reason) {
 		return nil, reason.New(reason.Misconfigured, "pod template of the Job: %v", err)
 	}
 	count := podsAtOnce(&b.Spec)
-	if count <= 0 {
+	// One that runs and asks for none is paused by its author.
+	if count < 0 || (count == 0 && ptr.Deref(b.Spec.Suspend, false)) {
 		return nil, reason.New(reason.Misconfigured, "the Job asks for %d pods", count)
 	}
 	topology, no := topologyOf("the Job's pod template", template.Annotations,
@@ -87,7 +88,7 @@ func batchPodSet(b *batchv1.Job) (*PodSet, *reason.Reason) {
 		Name:           MainPodSet,
 		Count:          count,
 		Completions:    max(count, ptr.Deref(b.Spec.Completions, 0)),
-		PodsPerReplica: count,
+		PodsPerReplica: max(count, 1),
 		Template:       *template,
 		Deadline:       b.Spec.ActiveDeadlineSeconds,
 		Topology:       topology,

@@ -76,6 +76,10 @@ func TestBatchJobPodSet(t *testing.T) {
 		"more completions than parallelism follow in the same room": {size(n(2), n(9)), want{2, 9, 2}},
 		"no completions is as many as run in parallel":              {size(n(5), nil), want{5, 5, 5}},
 		"nothing said is one pod":                                   {size(nil, nil), want{1, 1, 1}},
+		"none, while it runs": {func(b *batchv1.Job) {
+			size(n(0), n(4))(b)
+			b.Spec.Suspend = new(false)
+		}, want{0, 4, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBatchJob(tc.change)
@@ -87,7 +91,7 @@ func TestBatchJobPodSet(t *testing.T) {
 			if diff := cmp.Diff(tc.want, want{set.Count, set.Completions, set.PodsPerReplica}); diff != "" || len(job.PodSets) != 1 || set.Name != "main" {
 				t.Errorf("pod sets %+v (-want +got):\n%s", job.PodSets, diff)
 			}
-			if job.PodOwnerUID != b.UID || job.Queue != "main" || !job.Suspended || !job.Created.Equal(b.CreationTimestamp.Time) {
+			if job.PodOwnerUID != b.UID || job.Queue != "main" || job.Suspended != *b.Spec.Suspend || !job.Created.Equal(b.CreationTimestamp.Time) {
 				t.Errorf("read %+v", job)
 			}
 		})
