@@ -105,6 +105,8 @@ func init() {
 			e.runs(t, runs, 1)
 			e.Create(t, head)
 			e.pending(t, head, "WaitingForQuota", "")
+			// Creation times count in seconds, and of one second either may be first.
+			e.secondPasses(t)
 			e.Create(t, behind)
 			e.pending(t, behind, "PendingEvaluation", "behind job "+e.namespace+"/head")
 			if err := e.Client.Delete(t.Context(), head); err != nil {
