@@ -47,10 +47,8 @@ type bucket struct {
 	// their reason's class; told is up to where they have.
 	untold bool
 	told   *rank
-	// efforts is what is remembered of plans and searches that took long; nil for
-	// most. vain is what the last searches for victims add to why.
+	// efforts is what is remembered of plans and searches; nil for most.
 	efforts *efforts
-	vain    vain
 }
 
 // demand is what the jobs of one shape request per pod, by pod set; nil where it is

@@ -28,12 +28,12 @@ type entry struct {
 	resumed bool
 	// stopSent: the owner was suspended by us since the job began to leave.
 	stopSent bool
+	// ended: the owner has finished or is deleted.
+	ended bool
 	// refused is set while the API server does not let the job be resumed, or
 	// stopped.
 	refused *denial
-	// ended: the owner has finished or is deleted.
-	ended bool
-	state State
+	state   State
 	// blocked is a reason that the job itself gives (it cannot be read, it is
 	// deactivated); quota and nodes are not asked while it is set.
 	blocked *reason.Reason

@@ -242,7 +242,7 @@ func (p *pass) giveUp(t *attempt, first *option) error {
 	if !first.fits && first.quota == nil && (len(placeless) > 0 || klog.FromContext(p.ctx).V(4).Enabled()) {
 		_, first.quota = l.assign(t.e)
 	}
-	t.b.vain.keep(t.options)
+	t.b.keepVain(t.options)
 	why := t.reason(first)
 	if !t.final && len(placeless) > 0 && why.Class == reason.NoPlacement && current() && l.starved(t.e) {
 		l.mu.Unlock()

@@ -289,7 +289,7 @@ func (p *pass) try(b *bucket) error {
 		}
 		l.mu.Lock()
 	} else {
-		b.vain = nil
+		b.keepVain(nil)
 	}
 	if class != "" && class != reason.WaitingForQuota {
 		_, first.quota = l.assign(e)

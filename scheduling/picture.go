@@ -190,7 +190,7 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 	case b.why.Class == reason.WaitingForQuota && b.whyUsed != l.waits.seen.quota:
 		// The numbers are arithmetic, and change with every other admission.
 		_, now := l.assign(e)
-		now = now.And(b.vain.words())
+		now = now.And(b.inVain().words())
 		if now == nil && b.why.Message == "" {
 			// It is about to be tried.
 			return nil

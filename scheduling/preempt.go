@@ -98,7 +98,7 @@ func (p *pass) stopFor(s *search) (done bool) {
 		p.setAside(t.b)
 		return true
 	default:
-		t.b.vain.note(s.option, s.inVain())
+		t.b.noteVain(s.option, s.inVain())
 	}
 	return false
 }
@@ -114,7 +114,7 @@ func (p *pass) search(t *attempt, o *option) (s *search, waits bool) {
 	queue := t.b.head.queue
 	over := l.overtaken(t.e, queue)
 	if over == nil && !l.quota.MayPreempt(queue) {
-		t.b.vain = nil
+		t.b.keepVain(nil)
 		return nil, false
 	}
 	waits = over == nil && l.claimOf(queue) != nil

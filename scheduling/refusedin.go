@@ -18,21 +18,21 @@ func (t *attempt) reason(first *option) *reason.Reason {
 		if first.quota == nil {
 			return t.b.unworded()
 		}
-		return first.quota.And(t.b.vain.words())
+		return first.quota.And(t.b.inVain().words())
 	}
 	var short *reason.Reason
 	if t.detours != nil {
 		short = t.detours.short
 	}
 	if len(t.options) == 1 && short == nil {
-		return first.why.And(t.b.vain.of(first))
+		return first.why.And(t.b.inVain().of(first))
 	}
 	class, parts := placeless[0].why.Class, []string(nil)
 	for i, o := range placeless {
 		class = graver(class, o.why.Class)
 		switch {
 		case i < mostNamed:
-			parts = append(parts, o.name+": "+o.why.Message+t.b.vain.of(o))
+			parts = append(parts, o.name+": "+o.why.Message+t.b.inVain().of(o))
 		case i == mostNamed:
 			parts = append(parts, fmt.Sprintf("and no place in %d more choices of flavors", len(placeless)-i))
 		}
@@ -45,7 +45,7 @@ func (t *attempt) reason(first *option) *reason.Reason {
 		if short == nil || len(vain) == 0 {
 			short = o.quota
 		}
-		vain += t.b.vain.told(o)
+		vain += t.b.inVain().told(o)
 	}
 	if short != nil {
 		class = graver(class, short.Class)
@@ -70,17 +70,32 @@ type vain []inVain
 
 type inVain struct{ name, words string }
 
-// note notes what came of a search.
-func (v *vain) note(o *option, words string) {
-	*v = slices.DeleteFunc(*v, func(i inVain) bool { return i.name == o.name })
-	if words != "" {
-		*v = append(*v, inVain{o.name, words})
+// inVain is what came of the last searches for the jobs of a bucket.
+func (b *bucket) inVain() vain {
+	if b.efforts == nil {
+		return nil
 	}
+	return b.efforts.vain
 }
 
-// keep forgets what came of searches for other choices than these.
-func (v *vain) keep(options []*option) {
-	*v = slices.DeleteFunc(*v, func(i inVain) bool {
+// noteVain notes what came of a search.
+func (b *bucket) noteVain(o *option, words string) {
+	if words == "" && b.efforts == nil {
+		return
+	}
+	v := slices.DeleteFunc(b.effort().vain, func(i inVain) bool { return i.name == o.name })
+	if words != "" {
+		v = append(v, inVain{o.name, words})
+	}
+	b.efforts.vain = v
+}
+
+// keepVain forgets what came of searches for other choices than these.
+func (b *bucket) keepVain(options []*option) {
+	if b.efforts == nil {
+		return
+	}
+	b.efforts.vain = slices.DeleteFunc(b.efforts.vain, func(i inVain) bool {
 		return !slices.ContainsFunc(options, func(o *option) bool { return o.name == i.name })
 	})
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// efforts is what a bucket remembers of what took long.
+// efforts is what a bucket remembers of what took long, and what its last searches
+// for victims add to why it waits.
 type efforts struct {
+	vain   vain
 	search lastSearch
 	// restUntil is set when a plan took so long that pods must come first for a
 	// while.
