@@ -1,0 +1,229 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// None is the level of a request for no domain in particular.
+const None = -1
+
+// Request is what a gang asks of a Tree.
+type Request struct {
+	// Count is the number of pods, all of one size.
+	Count int
+	// Leader: one more pod, of another size, is beside the first of them.
+	Leader bool
+	// Level is that of the domain that all pods should share: 0 is the outermost,
+	// the number of levels that of single nodes. None: any.
+	Level int
+	// Required: without such a domain there is no place.
+	Required bool
+	// SliceSize pods, one after the other, must each share a domain at SliceLevel,
+	// which is Level or further in. The last may be fewer. There is no leader with
+	// slices. 0 or 1 is for none; then SliceLevel is set by Place.
+	SliceSize, SliceLevel int
+	// Kept has the node of each pod of the gang that stays where it is.
+	Kept []int
+	// Rank, if set, leaves the choice between domains that fit to chance.
+	Rank func() uint32
+}
+
+// slices are the size of a slice, and how many pods are in the last if those are
+// fewer, else 0.
+func (r *Request) slices() (size, rest int) {
+	size = max(r.SliceSize, 1)
+	return size, r.Count % size
+}
+
+// Placing is where the pods of a gang go.
+type Placing struct {
+	// Nodes has the node of each pod, in the order of their ranks.
+	Nodes []int
+	// Leader is the leader's node, -1 without a leader.
+	Leader int
+}
+
+// Place finds nodes for all pods of a request, nil if there are none.
+//
+// A required level is kept; of several domains the one is taken that leaves the
+// least over. A preferred one is tried first, then those further out; where no
+// domain is large enough, and where no level is asked for, the fewest are used. On
+// the way in the fewest domains of each level are used, of those chosen before.
+// Pods that come back to a gang go into the innermost domain that all others are
+// in, as far as that is large enough and the request allows it.
+func (t *Tree) Place(r Request) *Placing {
+	t.prepare(&r)
+	start := t.start(&r)
+	if start < 0 {
+		return nil
+	}
+	return t.inside(&r, start)
+}
+
+func (t *Tree) prepare(r *Request) {
+	if r.SliceSize <= 1 {
+		r.SliceLevel = t.levels
+	}
+	t.count(r)
+}
+
+// start is the domain that is to have all pods, -1 if there is none.
+func (t *Tree) start(r *Request) int32 {
+	size, _ := r.slices()
+	need := r.Count / size
+	last := None
+	if r.Required {
+		last = r.Level
+	}
+	if len(r.Kept) > 0 && r.Level != None {
+		return t.around(r, need, last)
+	}
+	for level := r.Level; level > None && level >= last; level-- {
+		if best := t.bestFit(t.byLevel[level], need, r.Required); best >= 0 {
+			return best
+		}
+	}
+	if last == None && t.domains[0].fits(need) {
+		return 0
+	}
+	return -1
+}
+
+// around is the innermost domain with room around the pods that stay. If those
+// do not share one at the required level, it is inside that with the most of them.
+func (t *Tree) around(r *Request, need, last int) int32 {
+	most, from := int32(-1), 0
+	for _, node := range r.Kept {
+		if id := t.at(node, last); most < 0 || t.domains[id].kept > t.domains[most].kept {
+			most, from = id, node
+		}
+	}
+	for id := t.ids[from]; ; id = t.domains[id].parent {
+		d := &t.domains[id]
+		if d.level <= r.SliceLevel && d.kept == t.domains[most].kept && d.fits(need) {
+			return id
+		}
+		if id == most {
+			return -1
+		}
+	}
+}
+
+// bestFit is the domain with room for need slots that leaves the least over; -1 if
+// none has. Where labelled, nodes without the label are in none.
+func (t *Tree) bestFit(ids []int32, need int, labelled bool) int32 {
+	best := int32(-1)
+	for _, id := range ids {
+		d := &t.domains[id]
+		if !d.fits(need) || (labelled && d.alone) {
+			continue
+		}
+		if best < 0 || t.fitsBetter(id, best) {
+			best = id
+		}
+	}
+	return best
+}
+
+// fitsBetter orders domains that are large enough. Where the pods of the gang are
+// already costs no new domain; a smaller hole is better than a larger one, and
+// one inside a smaller hole.
+func (t *Tree) fitsBetter(a, b int32) bool {
+	x, y := &t.domains[a], &t.domains[b]
+	if d := cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(y.kept, x.kept), cmp.Compare(x.slots, y.slots), cmp.Compare(x.room, y.room)); d != 0 {
+		return d < 0
+	}
+	for p, q := x, y; p.parent != q.parent; {
+		p, q = &t.domains[p.parent], &t.domains[q.parent]
+		if d := cmp.Compare(p.room, q.room); d != 0 {
+			return d < 0
+		}
+	}
+	return cmp.Or(cmp.Compare(x.free, y.free), t.compare(x.value, y.value), cmp.Compare(a, b)) < 0
+}
+
+// share is a domain and how many slots of it are used.
+type share struct {
+	id    int32
+	slots int
+	// host: what goes with the slices is here.
+	host bool
+}
+
+// inside goes from a domain down to nodes.
+func (t *Tree) inside(r *Request, start int32) *Placing {
+	size, rest := r.slices()
+	shares := []share{{start, r.Count / size, true}}
+	shares = t.descend(shares, r.Count/size, r.SliceLevel)
+	out := &Placing{Leader: -1}
+	var pods []share
+	var leader, tail int32 = -1, -1
+	for _, s := range shares {
+		count := s.slots * size
+		if s.host && rest > 0 {
+			count, tail = count+rest, s.id
+		}
+		if s.host && r.Leader {
+			leader = s.id
+			out.Leader = int(t.domains[s.id].node)
+		}
+		if count > 0 {
+			pods = append(pods, t.descend([]share{{s.id, count, true}}, count, t.levels)...)
+		}
+	}
+	slices.SortFunc(pods, func(a, b share) int { return t.compareRanks(a.id, b.id, leader, tail) })
+	out.Nodes = make([]int, 0, r.Count)
+	for _, s := range pods {
+		for range s.slots {
+			out.Nodes = append(out.Nodes, int(t.domains[s.id].node))
+		}
+	}
+	return out
+}
+
+// descend replaces domains by the fewest inside them at a level, step by step.
+func (t *Tree) descend(shares []share, need, level int) []share {
+	for t.domains[shares[0].id].level < level {
+		var inside []int32
+		for _, s := range shares {
+			for _, id := range t.domains[s.id].children {
+				if d := &t.domains[id]; d.slots > 0 || d.penalty != noHost {
+					inside = append(inside, id)
+				}
+			}
+		}
+		shares = t.fewest(inside, need)
+	}
+	return shares
+}
+
+// compareRanks orders nodes so that those in a domain follow each other: the
+// leader's first, those of a smaller last slice last.
+func (t *Tree) compareRanks(a, b, leader, tail int32) int {
+	for level := range t.levels + 1 {
+		x, y := t.up(a, level), t.up(b, level)
+		if x == y {
+			continue
+		}
+		first := func(id int32) int {
+			switch {
+			case leader >= 0 && t.up(leader, level) == id:
+				return -1
+			case tail >= 0 && t.up(tail, level) == id:
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(first(x), first(y)), t.compare(t.domains[x].value, t.domains[y].value), cmp.Compare(x, y))
+	}
+	return 0
+}
+
+// up is the domain around another at a level, or itself if that is further out.
+func (t *Tree) up(id int32, level int) int32 {
+	for t.domains[id].level > level {
+		id = t.domains[id].parent
+	}
+	return id
+}
