@@ -69,6 +69,29 @@ func (d *demand) room(allocatable, requested fwk.Resource, pods, limit int) int 
 	return int(max(n, 0))
 }
 
+// roomBeside is room once a pod of another demand is there too, -1 if there is
+// none for that one.
+func (d *demand) roomBeside(other *demand, allocatable, requested fwk.Resource, pods, limit int) int {
+	if other.room(allocatable, requested, pods, 1) == 0 {
+		return -1
+	}
+	n := int64(min(limit, allocatable.GetAllowedPodNumber()-pods-1))
+	n = fit(n, d.milliCPU, allocatable.GetMilliCPU()-requested.GetMilliCPU()-other.milliCPU)
+	n = fit(n, d.memory, allocatable.GetMemory()-requested.GetMemory()-other.memory)
+	n = fit(n, d.ephemeral, allocatable.GetEphemeralStorage()-requested.GetEphemeralStorage()-other.ephemeral)
+	for i := range d.scalars {
+		s := &d.scalars[i]
+		free := allocatable.GetScalarResources()[s.name] - requested.GetScalarResources()[s.name]
+		for k := range other.scalars {
+			if other.scalars[k].name == s.name {
+				free -= other.scalars[k].quantity
+			}
+		}
+		n = fit(n, s.quantity, free)
+	}
+	return int(max(n, 0))
+}
+
 // gpuRoom is room with nothing but the GPUs counted, for a demand that has GPUs.
 func (d *demand) gpuRoom(allocatable, requested fwk.Resource, limit int) int {
 	n := int64(limit)

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-gpu/muster/placement/topology"
 )
 
 // Class is Count identical pods of a gang: one pod set of one phase.
@@ -24,6 +26,35 @@ type Class struct {
 	Avoid []string
 	// Reserved are nodes that are kept for other jobs.
 	Reserved []string
+	// Topology is what the pods ask for of being close to each other, nil for
+	// nothing. Classes with the same Topology ask for it together: in the order of
+	// ranks the pods of one follow those of the one before.
+	Topology *Topology
+	// Leader: the class is one pod that is to be beside the first of the other
+	// pods of its Topology.
+	Leader bool
+	// Beside has the class planned after the classes of that Topology, as close as
+	// can be to the first of their pods; nil for wherever it packs best.
+	Beside *Topology
+	// Kept has the node of the sibling for each rank of the class, "" for those
+	// that are to be placed, when a part of a gang is planned again; nil if all
+	// are to be placed. It counts only with a Topology.
+	Kept []string
+}
+
+// Topology is a request for closeness, by Kueue's rules.
+type Topology struct {
+	// Levels are the labels by which nodes are in domains, outermost first.
+	// kubernetes.io/hostname may be the last.
+	Levels []string
+	// Level is the one that is asked for, "" for any.
+	Level string
+	// Required: all pods share a domain of the Level; else it is preferred.
+	Required bool
+	// SliceSize pods, one after the other, must share a domain of the SliceLevel; 0
+	// for no slices.
+	SliceLevel string
+	SliceSize  int
 }
 
 // Gang is all the pods that must be placed together.
@@ -36,12 +67,16 @@ type Gang struct {
 	// Stop is asked before each node that is looked at; once it says yes, the
 	// gang is given up with ErrStopped. Nil is never.
 	Stop func() bool
+	// Placed, if it is set, is told how close the pods of each Topology are, once
+	// all of the gang has nodes.
+	Placed func(*Topology, topology.Quality)
 }
 
 // ErrStopped is the error of a plan that was told to stop.
 var ErrStopped = errors.New("something else came first")
 
 // Assignment has, for each class in the order of Gang.Classes, the node of
-// each of its pods: Class.Count names, equal names next to each other, in the
-// order in which the nodes were chosen.
+// each of its pods: Class.Count names, equal names next to each other. With a
+// Topology they are in the order of ranks, else in that in which the nodes were
+// chosen.
 type Assignment [][]string

@@ -8,8 +8,8 @@ import (
 )
 
 // planOrder is the order in which classes are planned: those first whose pods
-// must all be in one domain, the largest of them before the others, because
-// each takes a domain from the rest; then the most demanding pods first. But a
+// must all be in one domain, or are to share some, the largest of them before the
+// others, because each takes a domain from the rest; then the most demanding pods first. But a
 // class that must be near pods of a sibling class comes only after it, because
 // required affinity to pods that are not there yet refuses every node.
 func planOrder(searches []*classSearch, after [][]int) []int {
@@ -31,6 +31,13 @@ func wishOf(searches []*classSearch) []int {
 func needs(searches []*classSearch) [][]int {
 	after := make([][]int, len(searches))
 	for i := range searches {
+		if s := searches[i]; s.beside != nil {
+			for j := range searches {
+				if searches[j].group == s.beside {
+					after[i] = append(after[i], j)
+				}
+			}
+		}
 		if len(searches[i].near) > 0 || len(searches[i].prototype.GetRequiredAffinityTerms()) == 0 {
 			continue
 		}
@@ -63,13 +70,19 @@ func inOrder(wish []int, after [][]int) []int {
 
 // compareClasses is the wish of planOrder, as of slices.SortFunc.
 func compareClasses(a, b *classSearch) int {
-	switch aNear, bNear := len(a.near) > 0, len(b.near) > 0; {
+	switch aNear, bNear := a.needsDomain(), b.needsDomain(); {
 	case aNear && !bNear:
 		return -1
 	case bNear && !aNear:
 		return 1
 	case aNear:
-		total := func(s *classSearch, each int64) int64 { return int64(s.class.Count) * each }
+		total := func(s *classSearch, each int64) int64 {
+			n := s.class.Count
+			if s.group != nil {
+				n = s.group.count()
+			}
+			return int64(n) * each
+		}
 		return cmp.Or(
 			cmp.Compare(total(b, b.demand.gpus), total(a, a.demand.gpus)),
 			cmp.Compare(total(b, b.demand.milliCPU), total(a, a.demand.milliCPU)),
@@ -89,3 +102,7 @@ func needsNearby(s, sibling *classSearch) bool {
 	}
 	return len(terms) > 0 && !misses(sibling) && misses(s)
 }
+
+// needsDomain says that the pods of the class must be in one domain, or are to
+// share some.
+func (s *classSearch) needsDomain() bool { return len(s.near) > 0 || s.group != nil }

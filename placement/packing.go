@@ -30,12 +30,14 @@ type candidate struct {
 	room int
 	// gpus are the node's free GPUs.
 	gpus int64
+	// order goes before the names of nodes that are equal else.
+	order int
 }
 
 // compareMostRoom orders candidates for a class that no single node can take:
 // most pods first, so that few nodes are used.
 func compareMostRoom(a, b *candidate) int {
-	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier), cmp.Compare(b.room, a.room), cmp.Compare(a.gpus, b.gpus)); d != 0 {
+	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier), cmp.Compare(b.room, a.room), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.order, b.order)); d != 0 {
 		return d
 	}
 	return compareNatural(a.name, b.name)
@@ -45,7 +47,7 @@ func compareMostRoom(a, b *candidate) int {
 // left: least left over first, so that big holes stay big. What is left over
 // is counted in GPUs, then in pods.
 func compareBestFit(a, b *candidate) int {
-	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.room, b.room)); d != 0 {
+	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.room, b.room), cmp.Compare(a.order, b.order)); d != 0 {
 		return d
 	}
 	return compareNatural(a.name, b.name)

@@ -48,14 +48,21 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 		}
 		searches[i] = s
 	}
+	groups := t.groups(searches)
 	after := needs(searches)
 	plan, failed, err := t.try(ctx, searches, planOrder(searches, after))
 	if err != nil || failed < 0 {
+		tell(gang, groups, err)
 		return plan, nil, err
 	}
-	why, err := searches[failed].whyNot(ctx, searches)
-	if err != nil {
-		return nil, nil, fmt.Errorf("diagnosing pod set %s: %w", searches[failed].class.Name, err)
+	var why *reason.Reason
+	if g := searches[failed].group; g != nil {
+		why = g.whyNot()
+	}
+	if why == nil {
+		if why, err = searches[failed].whyNot(ctx, searches); err != nil {
+			return nil, nil, fmt.Errorf("diagnosing pod set %s: %w", searches[failed].class.Name, err)
+		}
 	}
 	if why.Class == reason.ExceedsCluster || !t.mayBeMissed(searches, failed) {
 		return nil, why, nil
@@ -71,10 +78,23 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 		}
 		plan, failed, err = t.try(ctx, searches, t.vary(searches, after, n, first))
 		if err != nil || failed < 0 {
+			tell(gang, groups, err)
 			return plan, nil, err
 		}
 	}
 	return nil, why, nil
+}
+
+// tell reports how close to each other the pods of the groups are.
+func tell(gang Gang, groups []*group, err error) {
+	if gang.Placed == nil || err != nil {
+		return
+	}
+	for _, g := range groups {
+		if g.tree != nil {
+			gang.Placed(g.topology, g.judge())
+		}
+	}
 }
 
 // try places the classes in turn, each on what the earlier ones left. failed is
@@ -84,16 +104,27 @@ func (t *trial) try(ctx context.Context, searches []*classSearch, order []int) (
 	for _, s := range searches {
 		s.within = nil
 		s.restart()
+		if s.group != nil {
+			s.group.placed = false
+		}
 	}
 	for _, i := range order {
 		s := searches[i]
-		if err := s.run(ctx); err != nil {
+		switch {
+		case s.group == nil:
+			err = s.run(ctx)
+		case !s.group.placed:
+			err = s.group.run(ctx)
+		}
+		if err != nil {
 			return nil, i, fmt.Errorf("placing pod set %s: %w", s.class.Name, err)
 		}
 		if len(s.chosen) < s.class.Count {
 			return nil, i, nil
 		}
-		plan[i] = groupEqual(s.chosen)
+		if plan[i] = s.chosen; s.group == nil {
+			plan[i] = groupEqual(s.chosen)
+		}
 	}
 	return plan, -1, nil
 }

@@ -47,6 +47,13 @@ type classSearch struct {
 	refused *fwk.Status
 	// within are the indices of the nodes to stay within, nil for all.
 	within []int
+	// group has the classes that ask for domains together with this one, beside
+	// those that it should be close to; nil without.
+	group, beside *group
+	// bounds are the indices of the nodes of the group's domain, nil for all, and
+	// order is the place of each in an order that comes before the names.
+	bounds []int
+	order  map[int]int
 	// chosen are the nodes of the pods placed so far.
 	chosen []string
 }
@@ -246,10 +253,18 @@ func isAhead(status *fwk.Status) bool {
 	return status.Plugin() == names.PodTopologySpread && status.Code() == fwk.Unschedulable
 }
 
+// avoided are the nodes that the class is kept away from.
+func (s *classSearch) avoided() sets.Set[string] {
+	return sets.New(s.class.Avoid...).Insert(s.class.Reserved...)
+}
+
 // candidates are the nodes with room for at least one pod.
 func (s *classSearch) candidates() []candidate {
-	fixed, avoid := sets.New(s.class.Fixed...), sets.New(s.class.Avoid...).Insert(s.class.Reserved...)
+	fixed, avoid := sets.New(s.class.Fixed...), s.avoided()
 	indices := s.within
+	if indices == nil {
+		indices = s.bounds
+	}
 	if indices == nil {
 		indices = make([]int, len(s.nodes))
 		for i := range indices {
@@ -281,6 +296,12 @@ func (s *classSearch) candidates() []candidate {
 			c.tier = tierFixed
 		case s.demand.gpus == 0 && s.demand.gpusOf(allocatable, s.isGPU) > 0:
 			c.tier = tierSpared
+		}
+		if s.order != nil {
+			c.order = s.order[i]
+		}
+		if s.beside != nil {
+			c.rank = s.beside.distance(node.Node())
 		}
 		found = append(found, c)
 	}

@@ -1,6 +1,9 @@
 package topology
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // noHost is the penalty of a domain that cannot be host, see domain.penalty.
 const noHost = math.MaxInt32
@@ -80,6 +83,13 @@ func NewTree(levels int, compare func(a, b string) int) *Tree {
 	}
 }
 
+// Grow makes space for as many more nodes.
+func (t *Tree) Grow(nodes int) {
+	t.domains = slices.Grow(t.domains, nodes+nodes/8)
+	t.byLevel[t.levels] = slices.Grow(t.byLevel[t.levels], nodes)
+	t.ids, t.beside = slices.Grow(t.ids, nodes), slices.Grow(t.beside, nodes)
+}
+
 // Add adds a node with as many values as the tree has levels, and returns its
 // index: they are counted from 0.
 func (t *Tree) Add(n Node) int {
@@ -126,6 +136,18 @@ func (t *Tree) Take(node int) {
 	room := t.domains[t.ids[node]].room
 	t.Limit(node, room-1, t.beside[node]-1)
 }
+
+// Return gives back what Take has taken.
+func (t *Tree) Return(node int) {
+	t.domains[t.ids[node]].room++
+	t.beside[node]++
+}
+
+// Room is how many pods there is room for on a node.
+func (t *Tree) Room(node int) int { return t.domains[t.ids[node]].room }
+
+// Share says that two nodes share a domain of a level.
+func (t *Tree) Share(a, b, level int) bool { return t.at(a, level) == t.at(b, level) }
 
 // count works out for how much of a request each domain has room.
 func (t *Tree) count(r *Request) {

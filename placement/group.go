@@ -1,0 +1,282 @@
+package placement
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/placement/topology"
+)
+
+// maxRounds bounds how often the domains of a group are chosen anew because
+// Filter refused nodes.
+const maxRounds = 64
+
+// group is the classes that ask for domains together.
+type group struct {
+	*trial
+	topology *Topology
+	// members are in the order of ranks; leader is the one beside them, nil
+	// without one.
+	members []*classSearch
+	leader  *classSearch
+
+	// labels are the levels without that of single nodes.
+	labels []string
+	// request is what is asked of the tree, as far as it is always the same.
+	request topology.Request
+	// placed: the group has had its turn in this try.
+	placed bool
+	// home is the node of the first pod, once that is placed.
+	home *v1.Node
+	// others: the gang has classes that are not in the group.
+	others bool
+
+	tree *topology.Tree
+	// inTree are the trial's indices of the tree's nodes, index is the reverse by
+	// name.
+	inTree []int
+	index  map[string]int
+}
+
+// groups joins the classes that ask for domains together.
+func (t *trial) groups(searches []*classSearch) []*group {
+	var out []*group
+	for _, s := range searches {
+		asked := s.class.Topology
+		if asked == nil {
+			continue
+		}
+		i := slices.IndexFunc(out, func(g *group) bool { return g.topology == asked })
+		if i < 0 {
+			i = len(out)
+			out = append(out, newGroup(t, asked))
+		}
+		s.group = out[i]
+		if s.class.Leader {
+			out[i].leader = s
+		} else {
+			out[i].members = append(out[i].members, s)
+		}
+	}
+	for _, s := range searches {
+		if i := slices.IndexFunc(out, func(g *group) bool { return g.topology == s.class.Beside }); s.class.Beside != nil && i >= 0 {
+			s.beside = out[i]
+		}
+	}
+	for _, g := range out {
+		g.others = len(g.all()) < len(searches)
+	}
+	return out
+}
+
+func newGroup(t *trial, asked *Topology) *group {
+	g := &group{trial: t, topology: asked, labels: asked.Levels}
+	if last := len(g.labels) - 1; last >= 0 && g.labels[last] == v1.LabelHostname {
+		g.labels = g.labels[:last]
+	}
+	g.request = topology.Request{Level: g.level(asked.Level), Required: asked.Required, SliceSize: asked.SliceSize}
+	if asked.SliceSize > 0 {
+		g.request.SliceLevel = g.level(asked.SliceLevel)
+	}
+	return g
+}
+
+// level is the place of a level among the levels.
+func (g *group) level(name string) int {
+	switch {
+	case name == "":
+		return topology.None
+	case name == v1.LabelHostname:
+		return len(g.labels)
+	}
+	return slices.Index(g.labels, name)
+}
+
+// all are the members and the leader.
+func (g *group) all() []*classSearch {
+	if g.leader == nil {
+		return g.members
+	}
+	return append(slices.Clip(g.members), g.leader)
+}
+
+// count is the number of pods to place, without the leader.
+func (g *group) count() (n int) {
+	for _, s := range g.members {
+		n += s.class.Count
+	}
+	return n
+}
+
+// run places the pods of all classes of the group. As long as Filter refuses what
+// the tree has chosen, it is told so and chooses again.
+func (g *group) run(ctx context.Context) error {
+	g.placed, g.home, g.tree = true, nil, nil
+	if !slices.ContainsFunc(g.all(), func(s *classSearch) bool { return s.class.Count > 0 }) {
+		return nil
+	}
+	if g.unknown() != "" {
+		return nil
+	}
+	before := len(g.assumed)
+	for _, spare := range g.spares() {
+		if refused, err := g.ready(ctx); refused || err != nil {
+			return err
+		}
+		g.plant(spare)
+		if g.searched() {
+			if done, err := g.byDomain(ctx, before); done || err != nil {
+				return err
+			}
+			continue
+		}
+		for range maxRounds {
+			p := g.place()
+			if p == nil {
+				break
+			}
+			if refused, err := g.ready(ctx); refused || err != nil {
+				return err
+			}
+			if done, err := g.settle(ctx, p); done || err != nil {
+				return err
+			}
+			if err := g.takeBack(before); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ready runs PreFilter for the classes that need it.
+func (g *group) ready(ctx context.Context) (refused bool, err error) {
+	for _, s := range g.all() {
+		if s.class.Count == 0 || s.state != nil {
+			continue
+		}
+		if err := s.preFilter(ctx); err != nil || s.refused != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// unknown is a level that is asked for and that is none of the levels, "" if
+// there is none.
+func (g *group) unknown() string {
+	for _, level := range []string{g.topology.Level, g.topology.SliceLevel} {
+		if level != "" && g.level(level) == topology.None {
+			return level
+		}
+	}
+	return ""
+}
+
+// spares are whether nodes are left out that are better kept for others: first
+// yes, then no.
+func (g *group) spares() []bool {
+	if len(g.members) > 0 && g.members[0].demand.gpus == 0 {
+		return []bool{true, false}
+	}
+	return []bool{false}
+}
+
+// searched says that the domains are tried one by one with the search for single
+// classes: where pods go decides where their siblings may go, or no domain in
+// particular is asked for.
+func (g *group) searched() bool {
+	if g.request.Level == topology.None && g.request.SliceSize < 2 && g.leader == nil {
+		return true
+	}
+	return slices.ContainsFunc(g.all(), func(s *classSearch) bool {
+		return len(s.near) > 0 || s.preFilterEach || (s.hasClaims && len(s.claims.nearKeys(s.prototype.Pod)) > 0)
+	})
+}
+
+// takeBack takes all pods of the group off their nodes again.
+func (g *group) takeBack(before int) error {
+	if len(g.assumed) > before {
+		if err := g.forget(before); err != nil {
+			return err
+		}
+	}
+	for _, s := range g.all() {
+		if len(s.chosen) > 0 || s.stale {
+			// What the plugins were told of is not there any more.
+			s.restart()
+		}
+	}
+	return nil
+}
+
+// plant builds the tree of the nodes that may have room.
+func (g *group) plant(spare bool) {
+	g.tree = topology.NewTree(len(g.labels), compareNatural)
+	g.tree.Grow(len(g.nodes))
+	g.effort += 8 + len(g.nodes)/8
+	g.inTree, g.index = slices.Grow(g.inTree[:0], len(g.nodes)), make(map[string]int, len(g.nodes))
+	kept := map[string]bool{}
+	for _, s := range g.all() {
+		for _, name := range s.class.Kept {
+			kept[name] = name != ""
+		}
+	}
+	size := g.members
+	if len(size) == 0 {
+		// The leader alone has come back.
+		size = g.all()
+	}
+	one := size[0]
+	screen := one.screen()
+	values := make([]string, len(g.labels))
+	for i, info := range g.nodes {
+		node := info.Node()
+		if node == nil {
+			continue
+		}
+		allocatable, requested := info.GetAllocatable(), info.GetRequested()
+		n := topology.Node{Name: node.Name, Beside: -1}
+		lets := screen.lets(node) && !(spare && one.demand.gpusOf(allocatable, g.isGPU) > 0)
+		if lets {
+			n.Room = one.demand.room(allocatable, requested, len(info.GetPods()), unlimited)
+			if g.leader != nil && g.leader.class.Count > 0 {
+				n.Beside = one.demand.roomBeside(&g.leader.demand, allocatable, requested, len(info.GetPods()), unlimited)
+			}
+			if screen.alone {
+				n.Room, n.Beside = min(n.Room, 1), min(n.Beside, 1)
+			}
+		}
+		if n.Room == 0 && n.Beside < 0 && !kept[node.Name] {
+			continue
+		}
+		for l, label := range g.labels {
+			values[l] = node.Labels[label]
+		}
+		n.Values = values
+		n.Free = one.demand.gpusOf(allocatable, g.isGPU) - one.demand.gpusOf(requested, g.isGPU)
+		g.index[node.Name] = g.tree.Add(n)
+		g.inTree = append(g.inTree, i)
+	}
+}
+
+// unlimited bounds no room: what is left over counts.
+const unlimited = 1 << 30
+
+// distance is how many levels, that of single nodes among them, a node does not
+// share with the first pod.
+func (g *group) distance(node *v1.Node) uint32 {
+	first := g.home
+	if first == nil || first.Name == node.Name {
+		return 0
+	}
+	for l, label := range g.labels {
+		value, found := node.Labels[label]
+		if !found || first.Labels[label] != value {
+			return uint32(1 + len(g.labels) - l)
+		}
+	}
+	return 1
+}

@@ -1,0 +1,145 @@
+package placement
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/placement/topology"
+)
+
+// whyNot says in numbers that no domain is large enough; nil where it is not the
+// domains that are too small.
+func (g *group) whyNot() *reason.Reason {
+	if level := g.unknown(); level != "" {
+		return reason.New(reason.Misconfigured, "it asks for %s, which is none of the topology's levels", level)
+	}
+	if g.tree == nil || g.refused() {
+		return nil
+	}
+	r := g.request
+	r.Count = g.count()
+	r.Leader = g.leader != nil && g.leader.class.Count > 0
+	_, r.Kept = g.ranks()
+	loose := r
+	loose.Required, loose.SliceSize, loose.Kept, loose.Level = false, 0, nil, topology.None
+	if g.tree.Place(loose) == nil {
+		// There is too little room at all.
+		return nil
+	}
+	if g.tree.Place(r) != nil {
+		return nil
+	}
+	value, room, all := g.tree.Best(r)
+	need := g.wording(r)
+	switch {
+	case len(r.Kept) > 0:
+		return reason.New(reason.NoPlacement, "%s, where the rest of the gang is: there is no room for that", need)
+	case !r.Required:
+		return reason.New(reason.NoPlacement, "%s; there is room for %s in such", need, numberOrNone(all))
+	case value == "":
+		if g.unlabelled() {
+			return reason.New(reason.NoPlacement, "%s; no node with room has that label", need)
+		}
+		return reason.New(reason.NoPlacement, "%s; none has room for one", need)
+	case g.neverFits(r):
+		return reason.New(reason.ExceedsCluster, "%s; even empty, none is as large", need)
+	}
+	return reason.New(reason.NoPlacement, "%s; the best, %s, has room for %d", need, value, room)
+}
+
+func (g *group) refused() bool {
+	for _, s := range g.all() {
+		if s.refused != nil {
+			return true
+		}
+	}
+	return len(g.members) == 0
+}
+
+// wording is what the group needs.
+func (g *group) wording(r topology.Request) string {
+	s := g.members[0]
+	what := pods(r.Count)
+	if s.demand.gpus > 0 {
+		what += " of " + gpus(s.demand.gpus)
+	}
+	if r.Leader {
+		what += " and their leader"
+	}
+	text := "needs " + what
+	if g.others {
+		text = fmt.Sprintf("pod set %q needs %s", s.class.Name, what)
+	}
+	if r.Level != topology.None && r.Required {
+		text += " in one " + g.topology.Level
+	}
+	if r.SliceSize > 1 {
+		text += fmt.Sprintf(", each %d in one %s", r.SliceSize, g.topology.SliceLevel)
+	}
+	return text
+}
+
+// unlabelled says that no node with room has the label that is asked for.
+func (g *group) unlabelled() bool {
+	if g.topology.Level == v1.LabelHostname {
+		return false
+	}
+	for _, i := range g.inTree {
+		if _, found := g.nodes[i].Node().Labels[g.topology.Level]; found {
+			return false
+		}
+	}
+	return true
+}
+
+// neverFits says that the nodes that the group may use would have too little room
+// if they were empty.
+func (g *group) neverFits(r topology.Request) bool {
+	s := g.members[0]
+	screen := s.screen()
+	tree := topology.NewTree(len(g.labels), compareNatural)
+	empty := framework.NewResource(nil)
+	for _, info := range g.nodes {
+		node := info.Node()
+		if node == nil || !(screen.lets(node) || isAway(node) || screen.avoid.Has(node.Name)) {
+			continue
+		}
+		n := topology.Node{Name: node.Name, Room: s.demand.room(info.GetAllocatable(), empty, 0, unlimited), Beside: -1}
+		if r.Leader {
+			n.Beside = s.demand.roomBeside(&g.leader.demand, info.GetAllocatable(), empty, 0, unlimited)
+		}
+		for _, label := range g.labels {
+			n.Values = append(n.Values, node.Labels[label])
+		}
+		tree.Add(n)
+	}
+	return tree.Place(r) == nil
+}
+
+// judge is how close to each other the pods of the group are, now that all have
+// nodes.
+func (g *group) judge() topology.Quality {
+	var nodes []int
+	seen := func(name string) {
+		if node, known := g.index[name]; known && name != "" {
+			nodes = append(nodes, node)
+		}
+	}
+	r := g.request
+	r.Leader = g.leader != nil && g.leader.class.Count > 0
+	for _, s := range g.all() {
+		for _, name := range s.class.Kept {
+			seen(name)
+		}
+		for _, name := range s.chosen {
+			seen(name)
+		}
+		if s != g.leader {
+			r.Count += len(s.chosen)
+		}
+	}
+	return g.tree.Quality(r, nodes)
+}

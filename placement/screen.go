@@ -1,0 +1,83 @@
+package placement
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+)
+
+// cordon stands for a cordoned node in tolerations.
+var cordon = &v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
+
+// screen tells nodes that the Filter plugins refuse a pod for good from the pod
+// and the node alone, without asking them: for its labels, taints or a cordon. Room on such
+// nodes would make a domain look larger than it is. It asks for less than the
+// plugins do, and for nothing of which the profile has no plugin.
+type screen struct {
+	*classSearch
+	labels, taints, cordons bool
+	require                 nodeaffinity.RequiredNodeAffinity
+	avoid                   sets.Set[string]
+	// alone: no two pods of the class may be on one node.
+	alone bool
+}
+
+func (s *classSearch) screen() screen {
+	c := screen{classSearch: s, alone: keepsApart(s.prototype), avoid: s.avoided()}
+	for _, p := range s.fw.ListPlugins().Filter.Enabled {
+		c.labels = c.labels || p.Name == names.NodeAffinity
+		c.taints = c.taints || p.Name == names.TaintToleration
+		c.cordons = c.cordons || p.Name == names.NodeUnschedulable
+	}
+	if c.labels {
+		c.require = nodeaffinity.GetRequiredNodeAffinity(s.bare)
+	}
+	return c
+}
+
+// lets says that a node may do.
+func (c *screen) lets(node *v1.Node) bool {
+	if c.avoid.Has(node.Name) {
+		return false
+	}
+	if c.allowed != nil && !c.preFilterEach && !c.allowed.Has(node.Name) {
+		return false
+	}
+	if c.labels {
+		if match, err := c.require.Match(node); err != nil || !match {
+			return false
+		}
+	}
+	if c.cordons && node.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(c.logger, c.bare.Spec.Tolerations, cordon, true) {
+		return false
+	}
+	if !c.taints || len(node.Spec.Taints) == 0 {
+		return true
+	}
+	_, refused := corev1helpers.FindMatchingUntoleratedTaint(c.logger, node.Spec.Taints, c.bare.Spec.Tolerations, func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+	}, true)
+	return !refused
+}
+
+// keepsApart says that a node takes one pod of the class at most: each wants the
+// same port of it, or to be away from its own kind.
+func keepsApart(prototype *framework.PodInfo) bool {
+	spec := &prototype.Pod.Spec
+	for i := range spec.Containers {
+		for _, port := range spec.Containers[i].Ports {
+			if port.HostPort > 0 {
+				return true
+			}
+		}
+	}
+	for _, term := range prototype.GetRequiredAntiAffinityTerms() {
+		if term.TopologyKey == v1.LabelHostname && term.Matches(prototype.Pod, nil) {
+			return true
+		}
+	}
+	return false
+}

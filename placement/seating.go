@@ -1,0 +1,256 @@
+package placement
+
+import (
+	"context"
+
+	"github.com/muster-gpu/muster/placement/topology"
+)
+
+// place asks the tree for nodes, nil if there are none. Where some of the gang
+// stays, the slices that it is a part of are completed first, each in its own
+// domain; what comes back whole is placed after them.
+func (g *group) place() *topology.Placing {
+	r := g.request
+	r.Rank = g.chance()
+	r.Leader = g.leader != nil && g.leader.class.Count > 0
+	ranks, kept := g.ranks()
+	r.Kept = kept
+	if len(kept) == 0 || r.SliceSize < 2 {
+		r.Count = g.count()
+		return g.tree.Place(r)
+	}
+	return g.refill(r, ranks)
+}
+
+func (g *group) chance() func() uint32 {
+	if g.variation == nil {
+		return nil
+	}
+	return g.variation.rank
+}
+
+// ranks are the tree's node of each rank that stays, -1 for those to be placed,
+// and kept the nodes of all that stay, the leader's with them.
+func (g *group) ranks() (ranks, kept []int) {
+	for _, s := range g.members {
+		if s.class.Kept == nil {
+			for range s.class.Count {
+				ranks = append(ranks, -1)
+			}
+			continue
+		}
+		for _, name := range s.class.Kept {
+			node, known := g.index[name]
+			if name == "" || !known {
+				node = -1
+			} else {
+				kept = append(kept, node)
+			}
+			if name == "" || known {
+				ranks = append(ranks, node)
+			}
+		}
+	}
+	if g.leader != nil {
+		for _, name := range g.leader.class.Kept {
+			if node, known := g.index[name]; known && name != "" {
+				kept = append(kept, node)
+			}
+		}
+	}
+	return ranks, kept
+}
+
+// refill is place for slices of which a part stays.
+func (g *group) refill(r topology.Request, ranks []int) (out *topology.Placing) {
+	var taken []int
+	defer func() {
+		for _, node := range taken {
+			g.tree.Return(node)
+		}
+	}()
+	nodes := make([]int, len(ranks))
+	var whole []int
+	for from := 0; from < len(ranks); from += r.SliceSize {
+		var missing, kept []int
+		for rank := from; rank < min(from+r.SliceSize, len(ranks)); rank++ {
+			if ranks[rank] < 0 {
+				missing = append(missing, rank)
+			} else {
+				kept = append(kept, ranks[rank])
+			}
+		}
+		if len(kept) == 0 {
+			whole = append(whole, missing...)
+			continue
+		}
+		p := g.tree.Place(topology.Request{Count: len(missing), Level: r.SliceLevel, Required: true, Kept: kept, Rank: r.Rank})
+		if p == nil {
+			return nil
+		}
+		for i, rank := range missing {
+			nodes[rank] = p.Nodes[i]
+			g.tree.Take(p.Nodes[i])
+			taken = append(taken, p.Nodes[i])
+		}
+	}
+	r.Count = len(whole)
+	p := g.tree.Place(r)
+	if p == nil {
+		return nil
+	}
+	for i, rank := range whole {
+		nodes[rank] = p.Nodes[i]
+	}
+	out = &topology.Placing{Leader: p.Leader}
+	for rank, stays := range ranks {
+		if stays < 0 {
+			out.Nodes = append(out.Nodes, nodes[rank])
+		}
+	}
+	return out
+}
+
+// settle puts the pods on the nodes that the tree has chosen. Where Filter lets
+// fewer onto a node, the tree hears of it, and done is false.
+func (g *group) settle(ctx context.Context, p *topology.Placing) (done bool, err error) {
+	refused := map[int]int{}
+	on := map[int]int{}
+	if p.Leader >= 0 {
+		placed, err := g.sit(ctx, g.leader, p.Leader, 1)
+		if err != nil || g.leader.refused != nil {
+			return true, err
+		}
+		if placed == 0 {
+			refused[p.Leader] = -1
+		}
+	}
+	from := 0
+	for _, s := range g.members {
+		to := from + s.class.Count
+		for from < to {
+			node := p.Nodes[from]
+			next := from + 1
+			for next < to && p.Nodes[next] == node {
+				next++
+			}
+			want := next - from
+			from = next
+			if _, full := refused[node]; full {
+				continue
+			}
+			placed, err := g.sit(ctx, s, node, want)
+			if err != nil || s.refused != nil {
+				return true, err
+			}
+			if on[node] += placed; placed < want {
+				refused[node] = on[node]
+			}
+		}
+	}
+	if len(refused) > 0 {
+		for node, room := range refused {
+			switch {
+			case node != p.Leader:
+				g.tree.Limit(node, room, room)
+			default:
+				g.tree.Limit(node, g.tree.Room(node), room)
+			}
+		}
+		return false, nil
+	}
+	g.seated(p)
+	return true, nil
+}
+
+// sit places up to want pods of a class on a node.
+func (g *group) sit(ctx context.Context, s *classSearch, node, want int) (int, error) {
+	i := g.inTree[node]
+	placed, _, err := s.fill(ctx, &candidate{name: g.nodes[i].Node().Name, node: i, room: want}, want)
+	return placed, err
+}
+
+// seated notes where the first pod is.
+func (g *group) seated(p *topology.Placing) {
+	if len(p.Nodes) > 0 {
+		g.home = g.nodes[g.inTree[p.Nodes[0]]].Node()
+	}
+	if len(g.members) > 0 {
+		if kept := g.members[0].class.Kept; len(kept) > 0 && kept[0] != "" {
+			if node, known := g.index[kept[0]]; known {
+				g.home = g.nodes[g.inTree[node]].Node()
+			}
+		}
+	}
+}
+
+// byDomain tries the domains one by one. Pods of a class are alike, so they get
+// their ranks when all have nodes.
+func (g *group) byDomain(ctx context.Context, before int) (done bool, err error) {
+	r := g.request
+	r.Rank, r.Count = g.chance(), g.count()
+	r.Leader = g.leader != nil && g.leader.class.Count > 0
+	_, r.Kept = g.ranks()
+	order := g.tree.Packing(r.Count)
+	for _, domain := range g.tree.Domains(r) {
+		bounds := make([]int, len(domain))
+		place := make(map[int]int, len(domain))
+		for i, node := range domain {
+			bounds[i] = g.inTree[node]
+			place[bounds[i]] = order[node]
+		}
+		complete := true
+		for _, s := range g.all() {
+			s.bounds, s.order = bounds, place
+			err := s.run(ctx)
+			s.bounds, s.order = nil, nil
+			if err != nil {
+				return true, err
+			}
+			if s.refused != nil {
+				return true, nil
+			}
+			if complete = len(s.chosen) == s.class.Count; !complete {
+				break
+			}
+		}
+		if complete {
+			if p, whole := g.byRank(); whole {
+				g.seated(p)
+				return true, nil
+			}
+		}
+		if err := g.takeBack(before); err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// byRank gives the pods of each class their ranks and says whether all slices
+// are whole.
+func (g *group) byRank() (p *topology.Placing, whole bool) {
+	p = &topology.Placing{Leader: -1}
+	for _, s := range g.members {
+		nodes := make([]int, len(s.chosen))
+		for i, name := range s.chosen {
+			nodes[i] = g.index[name]
+		}
+		g.tree.Sort(nodes)
+		for i, node := range nodes {
+			s.chosen[i] = g.nodes[g.inTree[node]].Node().Name
+		}
+		p.Nodes = append(p.Nodes, nodes...)
+	}
+	if size := g.request.SliceSize; size > 1 {
+		for from := 0; from < len(p.Nodes); from += size {
+			slice := p.Nodes[from:min(from+size, len(p.Nodes))]
+			for _, node := range slice {
+				if !g.tree.Share(slice[0], node, g.request.SliceLevel) {
+					return nil, false
+				}
+			}
+		}
+	}
+	return p, true
+}
