@@ -81,6 +81,22 @@ var (
 		Name: "muster_another_scheduler", StabilityLevel: metrics.ALPHA,
 		Help: "1 while a Kueue manager is alive although Muster is to decide quota itself, so that Muster admits nothing; else 0.",
 	})
+	// DomainsUsed, LevelsCrossed and ExcessDomains say how close to each other the
+	// pods of placed jobs are, for each request of a job.
+	DomainsUsed = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "muster_placement_domains", StabilityLevel: metrics.ALPHA,
+		Help:    "Topology domains that a placed job is in, of the level that it asks for or else of the innermost.",
+		Buckets: []float64{1, 2, 3, 4, 6, 8, 12, 16, 32, 64},
+	}, []string{"cluster_queue"})
+	LevelsCrossed = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "muster_placement_levels_crossed", StabilityLevel: metrics.ALPHA,
+		Help:    "Topology levels at which a placed job is in more than one domain; 0 is a job that shares a domain of the innermost.",
+		Buckets: []float64{0, 1, 2, 3, 4, 6, 8},
+	}, []string{"cluster_queue"})
+	ExcessDomains = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "muster_placement_excess_domains_total", StabilityLevel: metrics.ALPHA,
+		Help: "Topology domains that placed jobs are in beyond the fewest that had room for them.",
+	}, []string{"cluster_queue"})
 	// HoldsBroken counts slots whose room was taken while they were held.
 	HoldsBroken = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "muster_holds_broken_total", StabilityLevel: metrics.ALPHA,
@@ -92,7 +108,7 @@ var (
 func All() []metrics.Registerable {
 	return []metrics.Registerable{
 		PassSeconds, PlanSeconds, Admissions, AdmissionsUndone, AdmissionWaitSeconds, PendingWorkloads, ReservedNodes, UnmanagedGPUs, Evictions, Preemptions,
-		HeldGPUSeconds, Renderings, AnotherScheduler, HoldsBroken,
+		HeldGPUSeconds, Renderings, AnotherScheduler, HoldsBroken, DomainsUsed, LevelsCrossed, ExcessDomains,
 	}
 }
 

@@ -42,6 +42,9 @@ type Class struct {
 	Kept []string
 }
 
+// Over stands in Class.Kept for the node of a pod that is over: none comes again.
+const Over = "-"
+
 // Topology is a request for closeness, by Kueue's rules.
 type Topology struct {
 	// Levels are the labels by which nodes are in domains, outermost first.

@@ -29,25 +29,32 @@ func (g *group) chance() func() uint32 {
 	return g.variation.rank
 }
 
-// ranks are the tree's node of each rank that stays, -1 for those to be placed,
-// and kept the nodes of all that stay, the leader's with them.
+// In the place of the node of a rank: one that is to be placed, and one that is
+// not and has none.
+const (
+	missing = -1
+	over    = -2
+)
+
+// ranks are the tree's node of each rank that stays, or missing, or over; and kept the nodes of all that stay, the leader's with them.
 func (g *group) ranks() (ranks, kept []int) {
 	for _, s := range g.members {
 		if s.class.Kept == nil {
 			for range s.class.Count {
-				ranks = append(ranks, -1)
+				ranks = append(ranks, missing)
 			}
 			continue
 		}
 		for _, name := range s.class.Kept {
 			node, known := g.index[name]
-			if name == "" || !known {
-				node = -1
-			} else {
-				kept = append(kept, node)
-			}
-			if name == "" || known {
-				ranks = append(ranks, node)
+			switch {
+			case name == "":
+				ranks = append(ranks, missing)
+			case known:
+				ranks, kept = append(ranks, node), append(kept, node)
+			default:
+				// Its pod is over, or its node is gone.
+				ranks = append(ranks, over)
 			}
 		}
 	}
@@ -72,23 +79,25 @@ func (g *group) refill(r topology.Request, ranks []int) (out *topology.Placing) 
 	nodes := make([]int, len(ranks))
 	var whole []int
 	for from := 0; from < len(ranks); from += r.SliceSize {
-		var missing, kept []int
+		var lost, kept []int
 		for rank := from; rank < min(from+r.SliceSize, len(ranks)); rank++ {
-			if ranks[rank] < 0 {
-				missing = append(missing, rank)
-			} else {
+			switch ranks[rank] {
+			case missing:
+				lost = append(lost, rank)
+			case over:
+			default:
 				kept = append(kept, ranks[rank])
 			}
 		}
 		if len(kept) == 0 {
-			whole = append(whole, missing...)
+			whole = append(whole, lost...)
 			continue
 		}
-		p := g.tree.Place(topology.Request{Count: len(missing), Level: r.SliceLevel, Required: true, Kept: kept, Rank: r.Rank})
+		p := g.tree.Place(topology.Request{Count: len(lost), Level: r.SliceLevel, Required: true, Kept: kept, Rank: r.Rank})
 		if p == nil {
 			return nil
 		}
-		for i, rank := range missing {
+		for i, rank := range lost {
 			nodes[rank] = p.Nodes[i]
 			g.tree.Take(p.Nodes[i])
 			taken = append(taken, p.Nodes[i])
@@ -104,7 +113,7 @@ func (g *group) refill(r topology.Request, ranks []int) (out *topology.Placing) 
 	}
 	out = &topology.Placing{Leader: p.Leader}
 	for rank, stays := range ranks {
-		if stays < 0 {
+		if stays == missing {
 			out.Nodes = append(out.Nodes, nodes[rank])
 		}
 	}

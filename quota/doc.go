@@ -13,7 +13,8 @@
 // only for a flavor and resource of which its own queue has more than its nominal
 // quota, while Kueue is content with any that the request is short of. A
 // ClusterQueue that names an AdmissionCheck is inactive, because nothing here
-// would run the check. A flavor's topologyName is not looked at. Jobs are not
+// would run the check. Of a flavor's Topology only the names of its levels are
+// looked at, and a flavor that has one serves jobs that ask for none. Jobs are not
 // admitted in part, and usage-based fair sharing of admissions is not done.
 //
 // The package is pure: it has no client, no clock and no lock, and it never

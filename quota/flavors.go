@@ -129,6 +129,12 @@ func (s *search) choose(ps *PodSet, g int, asked []portion, before Usage) (flavo
 			}
 			continue
 		}
+		if level, lacks := s.tree.lacksLevel(ps, name); lacks {
+			if !s.wordless {
+				miss.refused = append(miss.refused, s.tree.noLevel(level, name))
+			}
+			continue
+		}
 		o, level := s.look(name, asked, before, len(flavors) > 1, miss)
 		stop := s.queue.spec.fungibility.stops(o)
 		if o.possible() && (flavor == "" || stop || s.queue.spec.fungibility.better(o, best)) {

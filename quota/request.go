@@ -37,6 +37,9 @@ type PodSet struct {
 	// Template decides which flavors the pods may use, by its tolerations,
 	// node selector and required node affinity; nil is a pod without any.
 	Template *corev1.PodSpec
+	// Levels are those of a topology that the flavors must have, because the pods
+	// ask for domains of them.
+	Levels []string
 	// Flavors, if not nil, are the only ones that the pods may be given, by
 	// resource: what they have or are promised, or what nodes were found for.
 	Flavors map[corev1.ResourceName]string

@@ -92,6 +92,9 @@ func (t *Tree) inactive(q *clusterQueue) (reason, why string) {
 	for _, name := range t.missingFlavors(q) {
 		because(kueue.ClusterQueueActiveReasonFlavorNotFound, "ResourceFlavor %s does not exist", name)
 	}
+	for _, which := range t.missingTopologies(q) {
+		because(kueue.ClusterQueueActiveReasonTopologyNotFound, "%s does not exist", which)
+	}
 	for _, name := range q.spec.checks {
 		because(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound, "AdmissionCheck %s is not run by Muster", name)
 	}

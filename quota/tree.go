@@ -16,6 +16,12 @@ type Tree struct {
 	cohorts       map[string]*node
 	localQueues   map[types.NamespacedName]localQueue
 	flavors       map[string]*flavor
+	// topologies has the levels of each Topology, outermost first. defaultLevels are
+	// those of flavors that name none, and preferredLevel is that of pods that ask
+	// for none.
+	topologies     map[string][]string
+	defaultLevels  func(flavor string) []string
+	preferredLevel func(flavor string) string
 
 	charges, claims, withheld map[types.UID]*taking
 	// kept is what keepers has found out.
@@ -41,6 +47,8 @@ type flavor struct {
 	nodeLabels map[string]string
 	taints     []corev1.Taint
 	tolerate   []corev1.Toleration
+	// topology is the name of its Topology, "" without one.
+	topology string
 }
 
 // New returns a Tree with nothing in it.
@@ -54,6 +62,10 @@ func New() *Tree {
 		claims:        map[types.UID]*taking{},
 		withheld:      map[types.UID]*taking{},
 		kept:          map[treeCell][]keeper{},
+		topologies:    map[string][]string{},
+
+		defaultLevels:  func(string) []string { return nil },
+		preferredLevel: func(string) string { return "" },
 	}
 }
 
@@ -72,12 +84,16 @@ func (t *Tree) DeleteLocalQueue(name types.NamespacedName) { delete(t.localQueue
 // SetFlavor adds or replaces a ResourceFlavor.
 func (t *Tree) SetFlavor(obj *kueue.ResourceFlavor) {
 	spec := obj.Spec.DeepCopy()
-	t.flavors[obj.Name] = &flavor{
+	f := &flavor{
 		name:       obj.Name,
 		nodeLabels: spec.NodeLabels,
 		taints:     spec.NodeTaints,
 		tolerate:   spec.Tolerations,
 	}
+	if spec.TopologyName != nil {
+		f.topology = string(*spec.TopologyName)
+	}
+	t.flavors[obj.Name] = f
 }
 
 // DeleteFlavor forgets a ResourceFlavor. ClusterQueues that list it become

@@ -22,6 +22,7 @@ type admission struct {
 	state      State
 	replanned  int
 	message    string
+	close      *closeness
 }
 
 // admissionOf returns what is to be written for a job that is admitting, or
@@ -33,7 +34,7 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 	if e == nil || (e.state != Admitting && e.state != Admitted) || e.workload == nil {
 		return admission{}, false
 	}
-	a := admission{workload: e.workload, state: e.state, replanned: e.replanned}
+	a := admission{workload: e.workload, state: e.state, replanned: e.replanned, close: e.close}
 	a.job, a.assignment = e.remaining()
 	var on []string
 	for _, set := range e.sets {
@@ -59,6 +60,9 @@ func (l *Ledger) admissionOf(uid types.UID) (admission, bool) {
 	}
 	if runsInPart(a.job) {
 		a.message += fmt.Sprintf(", with %d of the %d pods that it asks for", a.job.PodSets[0].Count, a.job.PodSets[0].Whole)
+	}
+	if close := e.close.String(); close != "" {
+		a.message += ", " + close
 	}
 	return a, true
 }

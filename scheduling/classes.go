@@ -22,6 +22,11 @@ type class struct {
 	set, from, to int
 	// name is the pod set's name, with what tells the class from others of it.
 	name string
+	// topology is what its pods ask for of being close to each other, nil for
+	// nothing; leader says that it is the single pod beside others with that, and
+	// beside is the one of others that it is to be close to without asking.
+	topology, beside *placement.Topology
+	leader           bool
 }
 
 func (c class) size() int { return c.to - c.from }
@@ -133,9 +138,29 @@ func (e *entry) slotsOf(c class) []*slot { return e.sets[c.set].slots[c.from:c.t
 func gangOf(name string, uid types.UID, classes []class, counts []int) placement.Gang {
 	g := placement.Gang{Name: name, UID: uid}
 	for i, c := range classes {
-		g.Classes = append(g.Classes, placement.Class{Name: c.name, Pod: c.pod, Count: counts[i]})
+		g.Classes = append(g.Classes, placement.Class{
+			Name: c.name, Pod: c.pod, Count: counts[i], Topology: c.topology, Leader: c.leader, Beside: c.beside,
+		})
 	}
 	return g
+}
+
+// keepNear has the planner know where the pods are of a class of which only some
+// are planned. Slots from the number have on are to be placed, as are those that
+// are lost.
+func keepNear(c *placement.Class, slots []*slot, size int) {
+	if c.Topology == nil {
+		return
+	}
+	c.Kept = make([]string, size)
+	for i, s := range slots {
+		switch {
+		case s.done || s.surplus:
+			c.Kept[i] = placement.Over
+		case !s.lost():
+			c.Kept[i] = s.node
+		}
+	}
 }
 
 // keepOff has a gang planned off nodes that are reserved for others.

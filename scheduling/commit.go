@@ -69,6 +69,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	switch {
 	case news:
 		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
+		a.close.count(a.assignment.ClusterQueue)
 		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(waitsSince(a)).Seconds())
 		j.note(a.job, "Admitted", message)
 		return nil

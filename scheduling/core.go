@@ -47,6 +47,10 @@ type Config struct {
 	// webhooks inject is known before.
 	DryRun bool
 	Clock  clock.WithTicker
+	// Levels are the topology levels of a flavor that names no Topology, and
+	// PreferredLevel is that of pods that ask for none; nil for none.
+	Levels         func(flavor string) []string
+	PreferredLevel func(flavor string) string
 	// Cache and Client reach the API: the Cache for Kueue's objects and the
 	// jobs, the Client for writes and for reads that must be current.
 	Cache  cache.Cache
@@ -77,6 +81,9 @@ func NewCore(ctx context.Context, c Config) *Core {
 	}
 	if len(c.FairSharing) > 0 {
 		ledger.shareFairly(c.FairSharing)
+	}
+	if c.Levels != nil {
+		ledger.quota.SetDefaultLevels(c.Levels, c.PreferredLevel)
 	}
 	ledger.reserveAfter, ledger.reserveFor = c.Timing.ReservationAfter, c.Timing.ReservationFor
 	ledger.holdUnqueued = c.Unqueued == workload.UnqueuedHold

@@ -67,6 +67,9 @@ type entry struct {
 
 	assignment *quota.Assignment
 	sets       []*setSlots
+	// close is how close the pods were planned to each other, nil where that is not
+	// known.
+	close *closeness
 	// seats are the slots of the live pods that have one, unplaced the pods
 	// that have none: the job has no slots, or theirs is not free yet.
 	seats    map[types.UID]*slot

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -48,6 +49,11 @@ func (l *Ledger) hasTopology(psa *kueue.PodSetAssignment) bool {
 		}
 	}
 	return false
+}
+
+// hasDomains says that Kueue has chosen domains for some of the job's pods.
+func (e *entry) hasDomains() bool {
+	return slices.ContainsFunc(e.sets, func(s *setSlots) bool { return s.domains != nil })
 }
 
 // byDomain divides the classes of a job by the domains of their slots.

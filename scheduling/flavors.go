@@ -146,7 +146,7 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 		t.seen.room = p.room
 	}
 	started := l.clock.Now()
-	plan, why, err := p.plan(t, t.job, o.classes)
+	plan, heard, why, err := p.plan(t, t.job, o.classes)
 	if why != nil && refusedWhole(why) {
 		o.lack, err = p.lackOf(t.job, o.classes)
 	}
@@ -174,6 +174,7 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 		p.setAside(t.b)
 		return true, nil
 	}
+	t.e.close = heard
 	p.fresh = false
 	logger.V(2).Info("Job planned and held", "job", t.job.Owner.NamespacedName, "queue", t.job.Queue, "nodes", t.e.nodes())
 	l.effects.Write(t.job.Owner.UID)
@@ -181,21 +182,23 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 }
 
 // plan looks for nodes for a job, or a part of it, on the snapshot, off those that are
-// reserved for others.
-func (p *pass) plan(t *attempt, job *workload.Job, classes []class) (placement.Assignment, *reason.Reason, error) {
+// reserved for others, and hears how close they are to each other.
+func (p *pass) plan(t *attempt, job *workload.Job, classes []class) (placement.Assignment, *closeness, *reason.Reason, error) {
 	p.ledger.mu.Lock()
 	reserved, blind := p.ledger.reservedFrom(t.e), t.b.cure.blind
 	p.ledger.mu.Unlock()
 	fw, snap, why, err := p.framework(classes)
 	if err != nil || why != nil {
-		return nil, why, err
+		return nil, nil, why, err
 	}
 	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
 	if blind {
 		gang.Stop = p.podFirst
 	}
 	keepOff(&gang, reserved)
-	return p.planner.Plan(p.ctx, fw, snap, gang)
+	heard := hear(&gang)
+	plan, why, err := p.planner.Plan(p.ctx, fw, snap, gang)
+	return plan, heard, why, err
 }
 
 // lackOf is what there is too little of for a job that was refused, nil if that is not

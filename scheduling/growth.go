@@ -108,6 +108,7 @@ func (p *pass) growOne(e *entry) {
 	shunned := make([][]string, len(classes))
 	missing := make([]int, len(classes))
 	reserved := l.reservedFrom(e)
+	near := make([]placement.Class, len(classes))
 	for i, class := range classes {
 		set := e.sets[class.set]
 		shunned[i] = slices.Concat(l.shun(e, set), reserved)
@@ -116,6 +117,8 @@ func (p *pass) growOne(e *entry) {
 				kept[i] = append(kept[i], s.node)
 			}
 		}
+		near[i].Topology = class.topology
+		keepNear(&near[i], set.slots[min(class.from, len(set.slots)):min(class.to, len(set.slots))], class.size())
 		if class.to > len(set.slots) {
 			missing[i] = class.to - max(class.from, len(set.slots))
 		}
@@ -128,6 +131,7 @@ func (p *pass) growOne(e *entry) {
 		gang := gangOf(want.Owner.Name, want.Owner.UID, classes, missing)
 		for i := range gang.Classes {
 			gang.Classes[i].Fixed, gang.Classes[i].Avoid = kept[i], shunned[i]
+			gang.Classes[i].Kept = near[i].Kept
 		}
 		plan, no, err = c.planner.Plan(p.ctx, fw, snap, gang)
 	}

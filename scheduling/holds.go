@@ -18,7 +18,11 @@ import (
 // prototypes are the hypothetical pods of a job, class by class, as its
 // controllers will make them once the owner is resumed.
 func prototypes(e *entry, a *quota.Assignment, tree *quota.Tree) []class {
-	return e.byDomain(classesOf(e.job, bases(e, a, tree)))
+	classes := classesOf(e.job, bases(e, a, tree))
+	if !e.hasDomains() {
+		setCloseness(e.job, a, tree, classes)
+	}
+	return e.byDomain(classes)
 }
 
 // bases are the prototypes of the pod sets, on which the controllers have not

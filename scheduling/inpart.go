@@ -88,6 +88,7 @@ type part struct {
 	assignment *quota.Assignment
 	classes    []class
 	plan       placement.Assignment
+	close      *closeness
 }
 
 // tryPart tries to start a job, which was refused, with as many pods as there are
@@ -162,8 +163,10 @@ func (l *Ledger) chargePart(t *attempt, best *part) error {
 	err := l.charge(t.e, t.version, best.assignment, bySets(1, best.classes, best.plan), best.classes)
 	if err != nil {
 		t.e.setJob(had)
+		return err
 	}
-	return err
+	t.e.close = best.close
+	return nil
 }
 
 // assignPart asks for the quota of a job with fewer pods.
@@ -259,7 +262,7 @@ func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 
 		var no *reason.Reason
 		var err error
-		out.plan, no, err = p.plan(t, some, out.classes)
+		out.plan, out.close, no, err = p.plan(t, some, out.classes)
 		switch {
 		case err != nil:
 			return nil, err

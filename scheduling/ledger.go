@@ -293,7 +293,7 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 
 // commit charges a job and holds its slots on the nodes given.
 func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment, classes []class) error {
-	e.assignment = a
+	e.assignment, e.close = a, nil
 	l.unseat(e)
 	for i, ps := range e.job.PodSets {
 		e.sets = append(e.sets, newSet(ps, plan[i]))

@@ -47,6 +47,9 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	if err != nil {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)
 	}
+	if managed && no == nil {
+		no = workload.CheckTopology(job)
+	}
 	if managed && job.Gated && !job.Suspended && !waits(job) && !j.ledger.knows(job.Owner.UID) {
 		// Its pods are on nodes. If it was not admitted, it is none of ours. While
 		// one waits it is: a pod that others put onto a node lets no other in.

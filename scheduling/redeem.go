@@ -54,12 +54,13 @@ func (p *pass) redeemOne(e *entry) error {
 	l.mu.Unlock()
 
 	var plan placement.Assignment
+	var heard *closeness
 	var err error
 	if why == nil {
 		if err := p.refresh(); err != nil {
 			return err
 		}
-		plan, why, err = p.planWithout(job, classes, c, reserved)
+		plan, heard, why, err = p.planWithout(job, classes, c, reserved)
 	}
 
 	l.mu.Lock()
@@ -73,6 +74,7 @@ func (p *pass) redeemOne(e *entry) error {
 	}
 	switch {
 	case err == nil && why == nil:
+		e.close = heard
 		klog.FromContext(p.ctx).V(2).Info("Claim redeemed", "job", e.job.Owner.NamespacedName, "nodes", e.nodes())
 	case e.claim == c && len(c.gone) > 0 && err == nil:
 		for uid := range c.gone {
@@ -87,22 +89,24 @@ func (p *pass) redeemOne(e *entry) error {
 
 // planWithout plans a job as if the phantoms of its claim were not there, off
 // the nodes that are reserved for others.
-func (p *pass) planWithout(job *workload.Job, classes []class, c *claim, reserved []string) (plan placement.Assignment, why *reason.Reason, err error) {
+func (p *pass) planWithout(job *workload.Job, classes []class, c *claim, reserved []string) (plan placement.Assignment, heard *closeness, why *reason.Reason, err error) {
 	fw, snap, why, err := p.framework(classes)
 	if err != nil || why != nil {
-		return nil, why, err
+		return nil, nil, why, err
 	}
 	without, err := placement.NewWithout(klog.FromContext(p.ctx), snap)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer func() { err = errors.Join(err, without.End()) }()
 	if err := without.Remove(c.holds); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
 	keepOff(&gang, reserved)
-	return p.planner.Plan(p.ctx, fw, snap, gang)
+	heard = hear(&gang)
+	plan, why, err = p.planner.Plan(p.ctx, fw, snap, gang)
+	return plan, heard, why, err
 }
 
 // chargeClaim charges the job of a claim. Should that fail, the claim's phantoms may

@@ -28,6 +28,7 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 	// where there are no others.
 	shunned, avoided := make([][]string, len(classes)), make([][]string, len(classes))
 	again := false
+	near := make([]placement.Class, len(classes))
 	for i, c := range classes {
 		shunned[i] = l.shun(e, e.sets[c.set])
 		for _, s := range e.slotsOf(c) {
@@ -44,6 +45,8 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 			}
 		}
 		missing[i] = len(lost[i])
+		near[i].Topology = c.topology
+		keepNear(&near[i], e.slotsOf(c), c.size())
 	}
 	l.mu.Unlock()
 	if stale {
@@ -54,12 +57,15 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 
 	fw, snap, no, err := c.framework(classes)
 	var plan placement.Assignment
+	var heard *closeness
 	if err == nil && no == nil {
 		gang := gangOf(job.Owner.Name, job.Owner.UID, classes, missing)
 		for i := range gang.Classes {
 			gang.Classes[i].Fixed = kept[i]
 			gang.Classes[i].Avoid = slices.Concat(shunned[i], avoided[i])
+			gang.Classes[i].Kept = near[i].Kept
 		}
+		heard = hear(&gang)
 		plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
 		if no != nil && again {
 			for i := range gang.Classes {
@@ -87,6 +93,9 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 				e.moveTo(s, plan[i][j])
 			}
 		}
+	}
+	if len(heard.of) > 0 {
+		e.close = heard
 	}
 	if err := l.holdAll(e, classes); err != nil {
 		logger.Error(err, "Holding a part of a gang again")

@@ -120,6 +120,9 @@ func (j *Jobs) sources(ctx context.Context) []source {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetCohort(o) })
 			}
 		}, func(o *kueue.Cohort) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteCohort(o.Name) }) }), neededIfServed},
+		{of("Topology"), &kueue.Topology{}, handler(func(_, o *kueue.Topology) {
+			l.UpdateQuota(func(t *quota.Tree) { t.SetTopology(o) })
+		}, func(o *kueue.Topology) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteTopology(o.Name) }) }), neededIfServed},
 		{of("LocalQueue"), &kueue.LocalQueue{}, handler(func(old, o *kueue.LocalQueue) {
 			if old == nil || old.Generation != o.Generation {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetLocalQueue(o) })

@@ -6,26 +6,34 @@ import (
 )
 
 // fewest are the fewest of some domains of one level that have need slots
-// together and room for what goes with them: one, if one is large enough, the one
+// together, and if one of them is host room for what goes with them: one, if one is large enough, the one
 // that leaves the least over; else the largest, and in the place of the smallest of
 // those the one that leaves the least over. The domains must have that much room
 // together.
-func (t *Tree) fewest(ids []int32, need int) []share {
-	if kept := t.kept(ids); len(kept) > 0 && t.holds(kept, need) {
+func (t *Tree) fewest(ids []int32, need int, host bool) []share {
+	if kept := t.kept(ids); len(kept) > 0 && t.holds(kept, need, host) {
 		ids = kept
 	}
-	if best := t.bestFit(ids, need, false); best >= 0 {
-		return []share{{best, need, true}}
+	if best := t.bestFit(ids, need, host, false); best >= 0 {
+		return []share{{best, need, host}}
 	}
 	ids = t.largestFirst(ids)
-	most, host := t.take(ids, need)
-	if host >= most {
-		// It is further back than those that are large: it goes before the last.
-		ids[host], ids[most-1] = ids[most-1], ids[host]
-		host = most - 1
+	most, at := len(ids), none
+	if host {
+		most, at = t.take(ids, need)
+	} else {
+		left := need
+		for most = 0; left > 0 && most < len(ids); most++ {
+			left -= t.domains[ids[most]].slots
+		}
 	}
-	t.fitLast(ids, most, host, need)
-	return t.divide(ids[:most], host, need)
+	if at >= most {
+		// It is further back than those that are large: it goes before the last.
+		ids[at], ids[most-1] = ids[most-1], ids[at]
+		at = most - 1
+	}
+	t.fitLast(ids, most, at, need)
+	return t.divide(ids[:most], at, need)
 }
 
 // kept are the domains in which pods of the gang are already.
@@ -39,14 +47,17 @@ func (t *Tree) kept(ids []int32) []int32 {
 	return kept
 }
 
-// holds says that domains have need slots together.
-func (t *Tree) holds(ids []int32, need int) bool {
+// none is the place of a host that there is not.
+const none = -1
+
+// holds says that domains have need slots together, and room for a host.
+func (t *Tree) holds(ids []int32, need int, host bool) bool {
 	slots, penalty := 0, noHost
 	for _, id := range ids {
 		slots += t.domains[id].slots
 		penalty = min(penalty, t.domains[id].penalty)
 	}
-	return penalty != noHost && slots-penalty >= need
+	return !host && slots >= need || penalty != noHost && slots-penalty >= need
 }
 
 func (t *Tree) largestFirst(ids []int32) []int32 {
@@ -100,7 +111,10 @@ func (t *Tree) fitLast(ids []int32, most, host, need int) {
 	if last < 0 {
 		return
 	}
-	rest := need + t.domains[ids[host]].penalty
+	rest := need
+	if host != none {
+		rest += t.domains[ids[host]].penalty
+	}
 	for i := range most {
 		if i != last {
 			rest -= t.domains[ids[i]].slots

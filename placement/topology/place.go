@@ -80,11 +80,11 @@ func (t *Tree) start(r *Request) int32 {
 		return t.around(r, need, last)
 	}
 	for level := r.Level; level > None && level >= last; level-- {
-		if best := t.bestFit(t.byLevel[level], need, r.Required); best >= 0 {
+		if best := t.bestFit(t.byLevel[level], need, true, r.Required); best >= 0 {
 			return best
 		}
 	}
-	if last == None && t.domains[0].fits(need) {
+	if last == None && t.domains[0].fits(need, true) {
 		return 0
 	}
 	return -1
@@ -110,7 +110,7 @@ func (t *Tree) Domains(r Request) [][]int {
 		for level := r.Level; level > None && level >= last; level-- {
 			fit := slices.DeleteFunc(slices.Clone(t.byLevel[level]), func(id int32) bool {
 				d := &t.domains[id]
-				return !d.fits(need) || (r.Required && d.alone)
+				return !d.fits(need, true) || (r.Required && d.alone)
 			})
 			slices.SortFunc(fit, func(a, b int32) int {
 				if t.fitsBetter(a, b) {
@@ -189,7 +189,7 @@ func (t *Tree) around(r *Request, need, last int) int32 {
 	}
 	for id := t.ids[from]; ; id = t.domains[id].parent {
 		d := &t.domains[id]
-		if d.level <= r.SliceLevel && d.kept == t.domains[most].kept && d.fits(need) {
+		if d.level <= r.SliceLevel && d.kept == t.domains[most].kept && d.fits(need, true) {
 			return id
 		}
 		if id == most {
@@ -200,11 +200,11 @@ func (t *Tree) around(r *Request, need, last int) int32 {
 
 // bestFit is the domain with room for need slots that leaves the least over; -1 if
 // none has. Where labelled, nodes without the label are in none.
-func (t *Tree) bestFit(ids []int32, need int, labelled bool) int32 {
+func (t *Tree) bestFit(ids []int32, need int, host, labelled bool) int32 {
 	best := int32(-1)
 	for _, id := range ids {
 		d := &t.domains[id]
-		if !d.fits(need) || (labelled && d.alone) {
+		if !d.fits(need, host) || (labelled && d.alone) {
 			continue
 		}
 		if best < 0 || t.fitsBetter(id, best) {
@@ -271,17 +271,26 @@ func (t *Tree) inside(r *Request, start int32) *Placing {
 }
 
 // descend replaces domains by the fewest inside them at a level, step by step.
+// Only at the last step, to nodes, each domain keeps its share: what one has left
+// over is a larger hole than what several have.
 func (t *Tree) descend(shares []share, need, level int) []share {
-	for t.domains[shares[0].id].level < level {
+	for next := t.domains[shares[0].id].level + 1; next <= level; next++ {
 		var inside []int32
+		var nodes []share
 		for _, s := range shares {
 			for _, id := range t.domains[s.id].children {
 				if d := &t.domains[id]; d.slots > 0 || d.penalty != noHost {
 					inside = append(inside, id)
 				}
 			}
+			if next == t.levels {
+				nodes = append(nodes, t.fewest(inside, s.slots, s.host)...)
+				inside = inside[:0]
+			}
 		}
-		shares = t.fewest(inside, need)
+		if shares = nodes; next < t.levels {
+			shares = t.fewest(inside, need, true)
+		}
 	}
 	return shares
 }

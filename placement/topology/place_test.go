@@ -99,6 +99,11 @@ func TestPlace(t *testing.T) {
 			want: "a0 a2 a2 a2 a2",
 		},
 		{
+			name:  "of two racks one is filled, so that what is left over is in the other",
+			nodes: []string{"x/a/a0:4", "x/a/a1:1", "x/b/b0:4", "x/b/b1:1"}, request: Request{Count: 6, Level: block, Required: true},
+			want: "a0 a0 a0 a0 a1 b1",
+		},
+		{
 			name:  "one node is a level too",
 			nodes: []string{"x/a/a0:8", "x/a/a1:4", "x/b/b0:6"}, request: Request{Count: 4, Level: node, Required: true},
 			want: "a1 a1 a1 a1",

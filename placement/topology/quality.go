@@ -29,8 +29,8 @@ func (t *Tree) Quality(r Request, nodes []int) Quality {
 	}
 	size, _ := r.slices()
 	q.Fewest = q.Domains
-	if level := min(q.Level, r.SliceLevel); level > None && t.holds(t.byLevel[level], r.Count/size) {
-		q.Fewest = min(q.Domains, len(t.fewest(t.byLevel[level], r.Count/size)))
+	if level := min(q.Level, r.SliceLevel); level > None && t.holds(t.byLevel[level], r.Count/size, true) {
+		q.Fewest = min(q.Domains, len(t.fewest(t.byLevel[level], r.Count/size, true)))
 	}
 	return q
 }

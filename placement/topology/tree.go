@@ -208,8 +208,11 @@ func (t *Tree) penalty(d *domain, r *Request, size, rest int) int {
 	return noHost
 }
 
-// fits says that a domain has room for need slots, and for what goes with them.
-func (d *domain) fits(need int) bool { return d.penalty != noHost && d.slots-d.penalty >= need }
+// fits says that a domain has room for need slots, and if it is the host for what
+// goes with them.
+func (d *domain) fits(need int, host bool) bool {
+	return !host && d.slots >= need || d.penalty != noHost && d.slots-d.penalty >= need
+}
 
 // at is the domain around a node at a level, -1 for all nodes.
 func (t *Tree) at(node, level int) int32 {

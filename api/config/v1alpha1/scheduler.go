@@ -64,6 +64,7 @@ type SchedulerConfiguration struct {
 	// pods that name no scheduler off space that is held for a gang.
 	Profiles []string `json:"profiles"`
 	Quota    Quota    `json:"quota"`
+	Topology Topology `json:"topology"`
 	// Unqueued says what happens to GPU pods without a queue: UnqueuedDefault,
 	// UnqueuedRun or UnqueuedHold.
 	Unqueued  string    `json:"unqueued"`
@@ -186,6 +187,7 @@ func DefaultScheduler() *SchedulerConfiguration {
 			Provider:    ProviderNative,
 			FairSharing: FairSharing{PreemptionStrategies: []string{FinalShare, InitialShare}},
 		},
+		Topology: Topology{Levels: []string{}, Flavors: []FlavorTopology{}},
 		Unqueued: UnqueuedDefault,
 		Admission: Admission{
 			PassBudget:       duration(20 * time.Millisecond),

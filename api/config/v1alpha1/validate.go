@@ -36,6 +36,7 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, providers))
 	}
 	errs = append(errs, c.Quota.FairSharing.validate(field.NewPath("quota", "fairSharing"), c.Quota.Provider)...)
+	errs = append(errs, c.Topology.validate(field.NewPath("topology"))...)
 	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
 	return append(errs, c.Admission.validate(field.NewPath("admission"))...)
 }

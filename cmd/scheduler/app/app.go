@@ -139,11 +139,12 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 			BackoffLimit:     c.Admission.Requeue.LimitCount,
 		},
 		PassBudget: c.Admission.PassBudget.Duration,
-		DryRun:     c.Admission.Rendering == configv1alpha1.RenderingDryRun,
-		Clock:      clock.RealClock{},
-		Cache:      objects,
-		Client:     direct,
-		Discovery:  kinds,
+		Levels:     c.Topology.LevelsOf, PreferredLevel: c.Topology.PreferredLevelOf,
+		DryRun:    c.Admission.Rendering == configv1alpha1.RenderingDryRun,
+		Clock:     clock.RealClock{},
+		Cache:     objects,
+		Client:    direct,
+		Discovery: kinds,
 	}), nil
 }
 

@@ -1,0 +1,222 @@
+package scheduling
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/metrics"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/placement/topology"
+	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// levelsAsked are the levels that a pod set names.
+func levelsAsked(r *kueue.PodSetTopologyRequest) []string {
+	if r == nil {
+		return nil
+	}
+	var out []string
+	for _, level := range []*string{r.Required, r.Preferred, r.PodSetSliceRequiredTopology} {
+		if level != nil {
+			out = append(out, *level)
+		}
+	}
+	return out
+}
+
+// setCloseness puts into the classes of a job what their pods ask for of being
+// close to each other. A pod set that asks for nothing prefers the level that is
+// the default of its flavor; a single pod is put beside the first of the largest
+// set of the job that asks for something.
+func setCloseness(job *workload.Job, a *quota.Assignment, tree *quota.Tree, classes []class) {
+	var asked []*placement.Topology
+	leads := make([]bool, len(job.PodSets))
+	groups := map[string]*placement.Topology{}
+	largest := -1
+	for i := range job.PodSets {
+		ps := &job.PodSets[i]
+		t := topologyOf(ps, a.Flavors[i], tree)
+		if name := groupName(ps); t != nil && name != "" {
+			if groups[name] == nil {
+				groups[name] = t
+			}
+			t = groups[name]
+			leads[i] = isLeader(job, i, name)
+		}
+		asked = append(asked, t)
+		if t != nil && !leads[i] && (largest < 0 || ps.Count > job.PodSets[largest].Count) {
+			largest = i
+		}
+	}
+	if largest < 0 {
+		return
+	}
+	for i := range classes {
+		c := &classes[i]
+		switch t := asked[c.set]; {
+		case t != nil:
+			c.topology, c.leader = t, leads[c.set]
+		case job.PodSets[c.set].Count == 1:
+			c.beside = asked[largest]
+		}
+	}
+}
+
+func groupName(ps *workload.PodSet) string {
+	if ps.Topology == nil || ps.Topology.PodSetGroupName == nil {
+		return ""
+	}
+	return *ps.Topology.PodSetGroupName
+}
+
+// isLeader says that pod set i is the single pod of its group: the first, if both
+// sets have one.
+func isLeader(job *workload.Job, i int, group string) bool {
+	if job.PodSets[i].Count != 1 {
+		return false
+	}
+	for k := range job.PodSets {
+		if ps := &job.PodSets[k]; k != i && groupName(ps) == group {
+			return ps.Count > 1 || i < k
+		}
+	}
+	return false
+}
+
+// topologyOf is what a pod set asks for on the nodes of its flavors, nil for
+// nothing.
+func topologyOf(ps *workload.PodSet, flavors map[corev1.ResourceName]string, tree *quota.Tree) *placement.Topology {
+	flavor, levels := levelsOf(flavors, tree)
+	if len(levels) == 0 {
+		return nil
+	}
+	t := &placement.Topology{Levels: levels}
+	r := ps.Topology
+	switch {
+	case r != nil && r.Required != nil:
+		t.Level, t.Required = *r.Required, true
+	case r != nil && r.Preferred != nil:
+		t.Level = *r.Preferred
+	case r != nil && r.PodSetSliceRequiredTopology != nil:
+	case r != nil && r.Unconstrained != nil && *r.Unconstrained:
+	case ps.Count < 2:
+		return nil
+	default:
+		if t.Level = tree.PreferredLevel(flavor); t.Level == "" {
+			return nil
+		}
+	}
+	if r != nil && r.PodSetSliceRequiredTopology != nil && r.PodSetSliceSize != nil {
+		t.SliceLevel, t.SliceSize = *r.PodSetSliceRequiredTopology, int(*r.PodSetSliceSize)
+	}
+	return t
+}
+
+// levelsOf are the levels of the first of a pod set's flavors that has any.
+func levelsOf(flavors map[corev1.ResourceName]string, tree *quota.Tree) (flavor string, levels []string) {
+	for _, r := range slices.Sorted(maps.Keys(flavors)) {
+		if levels := tree.Levels(flavors[r]); len(levels) > 0 {
+			return flavors[r], levels
+		}
+	}
+	return "", nil
+}
+
+// disagree says that a pod set which asks for a level has flavors whose topologies
+// have other levels: then no domain is right. nil if none has.
+func disagree(job *workload.Job, a *quota.Assignment, tree *quota.Tree) *reason.Reason {
+	for i := range job.PodSets {
+		ps := &job.PodSets[i]
+		if len(levelsAsked(ps.Topology)) == 0 {
+			continue
+		}
+		first, levels := levelsOf(a.Flavors[i], tree)
+		for _, r := range slices.Sorted(maps.Keys(a.Flavors[i])) {
+			other := a.Flavors[i][r]
+			if l := tree.Levels(other); len(l) > 0 && !slices.Equal(l, levels) {
+				return reason.New(reason.Misconfigured, "pod set %q asks for a topology level, and the topologies of its flavors %s and %s have different levels (%s; %s)",
+					ps.Name, first, other, strings.Join(levels, ", "), strings.Join(l, ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// hear has the planner report how close the pods of a job come to each other.
+func hear(g *placement.Gang) *closeness {
+	c := &closeness{}
+	for i := range g.Classes {
+		if g.Classes[i].Topology != nil {
+			g.Placed = func(t *placement.Topology, q topology.Quality) { c.of = append(c.of, judged{t, q}) }
+			break
+		}
+	}
+	return c
+}
+
+// closeness is how close the pods of a job are to each other, one for each request.
+type closeness struct{ of []judged }
+
+type judged struct {
+	topology *placement.Topology
+	topology.Quality
+}
+
+// String says it in the words of a condition; "" where nothing was asked for.
+func (c *closeness) String() string {
+	if c == nil {
+		return ""
+	}
+	var parts []string
+	for _, j := range c.of {
+		level := j.level()
+		if level == "" {
+			continue
+		}
+		text := fmt.Sprintf("in %d domains of %s", j.Domains, level)
+		if j.Domains == 1 {
+			text = "in one domain of " + level
+		}
+		switch {
+		case j.Domains > j.Fewest:
+			text += fmt.Sprintf(", of which %d would do", j.Fewest)
+		case j.Domains > 1:
+			text += ", no fewer would do"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// level is the name of the level of which domains were counted.
+func (j judged) level() string {
+	levels := j.topology.Levels
+	if j.Level < 0 || j.Level > len(levels) {
+		return ""
+	}
+	if j.Level == len(levels) {
+		return corev1.LabelHostname
+	}
+	return levels[j.Level]
+}
+
+// count adds the placing to the metrics.
+func (c *closeness) count(clusterQueue string) {
+	if c == nil {
+		return
+	}
+	for _, j := range c.of {
+		metrics.DomainsUsed.WithLabelValues(clusterQueue).Observe(float64(j.Domains))
+		metrics.LevelsCrossed.WithLabelValues(clusterQueue).Observe(float64(j.Crossed))
+		if excess := j.Domains - j.Fewest; excess > 0 {
+			metrics.ExcessDomains.WithLabelValues(clusterQueue).Add(float64(excess))
+		}
+	}
+}
