@@ -47,7 +47,8 @@ type Placing struct {
 // Place finds nodes for all pods of a request, nil if there are none.
 //
 // A required level is kept; of several domains the one is taken that leaves the
-// least over. A preferred one is tried first, then those further out; where no
+// least over. A preferred one is tried first, then those further out, of which the one is
+// taken with the fewest of the preferred inside that are needed; where no
 // domain is large enough, and where no level is asked for, the fewest are used. On
 // the way in the fewest domains of each level are used, of those chosen before.
 // Pods that come back to a gang go into the innermost domain that all others are
@@ -80,7 +81,11 @@ func (t *Tree) start(r *Request) int32 {
 		return t.around(r, need, last)
 	}
 	for level := r.Level; level > None && level >= last; level-- {
-		if best := t.bestFit(t.byLevel[level], need, true, r.Required); best >= 0 {
+		if level == r.Level {
+			if best := t.bestFit(t.byLevel[level], need, true, r.Required); best >= 0 {
+				return best
+			}
+		} else if best := t.fewestInside(t.byLevel[level], need, r.Level); best >= 0 {
 			return best
 		}
 	}
@@ -196,6 +201,35 @@ func (t *Tree) around(r *Request, need, last int) int32 {
 			return -1
 		}
 	}
+}
+
+// fewestInside is, of the domains that are large enough, the one with the fewest
+// domains of a level inside it that are needed, and of those the best fit; -1 if
+// there is none.
+func (t *Tree) fewestInside(ids []int32, need, level int) int32 {
+	best, least := int32(-1), 0
+	for _, id := range ids {
+		if !t.domains[id].fits(need, true) {
+			continue
+		}
+		n := len(t.fewest(t.within(id, level, nil), need, true))
+		if best < 0 || n < least || (n == least && t.fitsBetter(id, best)) {
+			best, least = id, n
+		}
+	}
+	return best
+}
+
+// within adds the domains of a level inside a domain.
+func (t *Tree) within(id int32, level int, to []int32) []int32 {
+	d := &t.domains[id]
+	if d.level == level {
+		return append(to, id)
+	}
+	for _, child := range d.children {
+		to = t.within(child, level, to)
+	}
+	return to
 }
 
 // bestFit is the domain with room for need slots that leaves the least over; -1 if

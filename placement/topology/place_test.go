@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,11 @@ func TestPlace(t *testing.T) {
 			name:  "the next level outwards that is large enough",
 			nodes: []string{"x/a/a0:2", "x/b/b0:3", "y/c/c0:2", "y/d/d0:2"}, request: Request{Count: 4, Level: rack},
 			want: "c0 c0 d0 d0",
+		},
+		{
+			name:  "there the block with the fewest racks goes before the one that leaves the least over",
+			nodes: []string{"x/a/a0:2", "x/b/b0:2", "x/c/c0:1", "y/d/d0:3", "y/e/e0:3"}, request: Request{Count: 5, Level: rack},
+			want: "d0 d0 d0 e0 e0",
 		},
 		{
 			name:  "no block is large enough: the fewest blocks, and of them the fewest racks",
@@ -306,6 +312,55 @@ func TestChanceStaysWithinTheRequest(t *testing.T) {
 	want := map[string]bool{"a0 a1 a2 a3": true, "b0 b1 b2 b3": true}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestExcessDomains fills 512 nodes in 16 racks of 4 blocks, of which others have
+// 30 %, with small jobs that require a rack and large ones that prefer a block, and
+// counts those that are in more domains than were needed.
+func TestExcessDomains(t *testing.T) {
+	jobs, excess := 0, 0
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		tree := NewTree(2, strings.Compare)
+		free := 0
+		for n := range 512 {
+			room := 1
+			if r.IntN(10) < 3 {
+				room = 0
+			}
+			free += room
+			tree.Add(Node{Name: names[n], Values: []string{names[n/128], names[n/32]}, Room: room})
+		}
+		for used := 0; ; {
+			count := []int{4, 4, 4, 4, 8, 8, 32, 128}[r.IntN(8)]
+			if used += count; used > free {
+				break
+			}
+			request := Request{Count: count, Level: 1, Required: true}
+			if count > 8 {
+				request.Level, request.Required = 0, false
+			}
+			p := tree.Place(request)
+			if p == nil {
+				used -= count
+				if count == 4 {
+					break
+				}
+				continue
+			}
+			jobs++
+			if q := tree.Quality(request, p.Nodes); q.Domains > q.Fewest {
+				excess++
+			}
+			for _, node := range p.Nodes {
+				tree.Take(node)
+			}
+		}
+	}
+	t.Logf("%d of %d jobs are in more domains than needed", excess, jobs)
+	if excess*100 > jobs {
+		t.Errorf("%d of %d jobs are in more domains than needed", excess, jobs)
 	}
 }
 
