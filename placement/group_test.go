@@ -183,6 +183,18 @@ func TestTopology(t *testing.T) {
 			want: []string{"b0 b1 b2"},
 		},
 		{
+			name: "only some nodes of the rack are near each other by that label",
+			nodes: func() []*v1.Node {
+				nodes := oneBlock(4)
+				for i, n := range nodes {
+					n.Labels["half"] = []string{"1", "2", "2", "2"}[i]
+				}
+				return nodes
+			}(),
+			gang: gangOf(close(class(makePod("worker", 8, near("worker", "half")), 3), rack)),
+			want: []string{"a1 a2 a3"},
+		},
+		{
 			name: "the leader is in the domain, beside rank 0", nodes: oneBlock(2, 2), running: busy("a0"),
 			gang: gangOf(leader(class(makePod("launcher", 0), 1), rack), close(class(makePod("worker", 8), 2), rack)),
 			want: []string{"b0", "b0 b1"},
@@ -249,15 +261,19 @@ func TestTopology(t *testing.T) {
 			want: []string{"a1"},
 		},
 		{
+			name: "two slices of one rack that each miss a pod", nodes: oneBlock(4), running: busy("a0", "a1"),
+			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{SliceLevel: "rack", SliceSize: 2}), "a0", "", "", "a1")),
+			want: []string{"a2 a3"},
+		},
+		{
 			name: "a whole slice that comes back goes to a rack of its own choice", nodes: oneBlock(2, 2, 2), running: busy("a0", "b0", "b1"),
 			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{SliceLevel: "rack", SliceSize: 2}), "", "a0", "", "")),
 			want: []string{"a1 c0 c1"},
 		},
 		{
-			name: "no constraint: the fewest racks where that costs no node", nodes: oneBlock(3, 2, 4),
-			running: []*v1.Pod{makePod("half-a", 4, on("a0"))},
-			gang:    gangOf(close(class(makePod("worker", 8), 2), inRacks(Topology{}))),
-			want:    []string{"a1 a2"},
+			name: "no constraint: the fewest racks where that costs no node", nodes: oneBlock(2, 2), running: busy("a1"),
+			gang: gangOf(close(class(makePod("worker", 8), 2), inRacks(Topology{}))),
+			want: []string{"b0 b1"},
 		},
 		{
 			name: "no constraint: a full node goes before a rack", nodes: oneBlock(2, 1),
@@ -266,9 +282,10 @@ func TestTopology(t *testing.T) {
 			want:    []string{"a0 b0 b0"},
 		},
 		{
-			name: "pods without GPUs stay off nodes with GPUs", nodes: append(oneBlock(2), makeNode("c0", 0, nodeLabel("rack", "c"), nodeLabel("block", "x"))),
-			gang: gangOf(close(class(makePod("worker", 0), 2), rack)),
-			want: []string{"c0 c0"},
+			name:  "pods without GPUs stay off nodes with GPUs, though their rack is a better fit",
+			nodes: append(oneBlock(1), makeNode("c0", 0, nodeLabel("rack", "c"), nodeLabel("block", "x")), makeNode("c1", 0, nodeLabel("rack", "c"), nodeLabel("block", "x"))),
+			gang:  gangOf(close(class(makePod("worker", 0), 2), rack)),
+			want:  []string{"c0 c0"},
 		},
 		{
 			name: "unless there are no others", nodes: append(oneBlock(2), makeNode("c0", 0, nodeLabel("rack", "c"), nodeLabel("block", "x"))),

@@ -92,6 +92,9 @@ func TestJobsAreClose(t *testing.T) {
 		"a launcher in the group": {[]int{2, 3}, nil, []workload.PodSet{
 			asking(set("launcher", 0, 1, 8), grouped("rack")), asking(set("node", 0, 2, 8), grouped("rack")),
 		}, "b0 | b1 b2"},
+		"a launcher that comes after them": {[]int{2, 3}, nil, []workload.PodSet{
+			asking(set("node", 0, 2, 8), grouped("rack")), asking(set("launcher", 0, 1, 8), grouped("rack")),
+		}, "b1 b2 | b0"},
 		"a launcher that asks for nothing": {[]int{3, 2}, nil, []workload.PodSet{
 			set("launcher", 0, 1, 1), asking(set("node", 0, 2, 4), required("rack")),
 		}, "b1 | b0 b0"},
