@@ -24,6 +24,12 @@
 // others, the largest first, and each is tried in every domain with room for it,
 // the smallest first. A property test keeps both promises, and the misses rare.
 //
+// Classes that ask for a Topology are placed together (group.go): the package
+// topology chooses nodes by the room that they have, Filter says what they take,
+// and what it refuses the choice is made without, in turn. Where Filter's answer
+// depends on siblings on other nodes, the domains are tried one by one with the
+// search for single classes instead.
+//
 // Claims are planned by in-tree plugins that the planner has for itself, over
 // the API server's objects with those of the trial laid over them (claims.go):
 // neither the scheduler's own plugins nor the API server learn of a trial.

@@ -9,7 +9,7 @@ import (
 // Bar is what keeps a request from being more than refused: as long as it
 // holds, Look gives the same class of Reason and nothing to charge, whoever else
 // has come or gone. The zero one says nothing. It is true until the specification
-// of a queue, a Cohort or a flavor changes.
+// of a queue, a Cohort, a flavor or a Topology changes.
 type Bar struct {
 	// known is false in the zero one.
 	known bool

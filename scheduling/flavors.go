@@ -136,7 +136,11 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 		return true, nil
 	}
 	o.classes = prototypes(t.e, o.assignment, l.quota)
+	o.why = disagree(t.job, o.assignment, l.quota)
 	l.mu.Unlock()
+	if o.why != nil {
+		return false, nil
+	}
 
 	if err := p.refresh(); err != nil {
 		return false, err

@@ -101,11 +101,6 @@ func (l *Ledger) ask(e *entry, request quota.Request) (a *quota.Assignment, no *
 		a, no = l.quota.Assign(request)
 		return no == nil
 	})
-	if no == nil {
-		if no = disagree(e.job, a, l.quota); no != nil {
-			return nil, no
-		}
-	}
 	return a, no
 }
 
