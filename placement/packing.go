@@ -23,6 +23,8 @@ type candidate struct {
 	// node is the caller's index of the node.
 	node int
 	tier tier
+	// order goes before the names of nodes that are equal else.
+	order uint16
 	// rank goes before all else where a search departs from packing, else 0.
 	rank uint32
 	// room is how many pods of the class the free resources hold: an upper
@@ -30,8 +32,6 @@ type candidate struct {
 	room int
 	// gpus are the node's free GPUs.
 	gpus int64
-	// order goes before the names of nodes that are equal else.
-	order int
 }
 
 // compareMostRoom orders candidates for a class that no single node can take:

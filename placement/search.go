@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -298,7 +299,7 @@ func (s *classSearch) candidates() []candidate {
 			c.tier = tierSpared
 		}
 		if s.order != nil {
-			c.order = s.order[i]
+			c.order = uint16(min(s.order[i], math.MaxUint16))
 		}
 		if s.beside != nil {
 			c.rank = s.beside.distance(node.Node())
