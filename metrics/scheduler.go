@@ -82,21 +82,23 @@ var (
 		Help: "1 while a Kueue manager is alive although Muster is to decide quota itself, so that Muster admits nothing; else 0.",
 	})
 	// DomainsUsed, LevelsCrossed and ExcessDomains say how close to each other the
-	// pods of placed jobs are, for each request of a job.
+	// pods of placed jobs are, for each request of a job and for each pod set of
+	// several pods that asks for nothing; asked is required, preferred, unconstrained
+	// or nothing.
 	DomainsUsed = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "muster_placement_domains", StabilityLevel: metrics.ALPHA,
 		Help:    "Topology domains that a placed job is in, of the level that it asks for or else of the innermost.",
 		Buckets: []float64{1, 2, 3, 4, 6, 8, 12, 16, 32, 64},
-	}, []string{"cluster_queue"})
+	}, []string{"cluster_queue", "asked"})
 	LevelsCrossed = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "muster_placement_levels_crossed", StabilityLevel: metrics.ALPHA,
 		Help:    "Topology levels at which a placed job is in more than one domain; 0 is a job that shares a domain of the innermost.",
 		Buckets: []float64{0, 1, 2, 3, 4, 6, 8},
-	}, []string{"cluster_queue"})
+	}, []string{"cluster_queue", "asked"})
 	ExcessDomains = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "muster_placement_excess_domains_total", StabilityLevel: metrics.ALPHA,
 		Help: "Topology domains that placed jobs are in beyond the fewest that had room for them.",
-	}, []string{"cluster_queue"})
+	}, []string{"cluster_queue", "asked"})
 	// HoldsBroken counts slots whose room was taken while they were held.
 	HoldsBroken = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "muster_holds_broken_total", StabilityLevel: metrics.ALPHA,

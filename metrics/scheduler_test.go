@@ -13,9 +13,9 @@ import (
 	"github.com/muster-gpu/muster/metrics"
 )
 
-// boundedLabels are the labels whose values are few: queues and classes, and
-// never jobs, pods or users.
-var boundedLabels = []string{"cluster_queue", "how", "namespace", "reason"}
+// boundedLabels are the labels whose values are few: queues, classes and what is
+// asked for, and never jobs, pods or users.
+var boundedLabels = []string{"asked", "cluster_queue", "how", "namespace", "reason"}
 
 // gathered are Muster's metrics as a scrape of the scheduler sees them, each
 // with one value.
@@ -24,22 +24,19 @@ func gathered(t *testing.T) []*dto.MetricFamily {
 	metrics.Register()
 	// A second call changes nothing and does not panic.
 	metrics.Register()
+	ofTwo := []componentmetrics.Registerable{metrics.Preemptions, metrics.UnmanagedGPUs, metrics.DomainsUsed, metrics.LevelsCrossed, metrics.ExcessDomains}
 	for _, m := range metrics.All() {
+		values := []string{"x"}
+		if slices.Contains(ofTwo, m) {
+			values = append(values, "y")
+		}
 		switch m := m.(type) {
 		case *componentmetrics.CounterVec:
-			if m == metrics.Preemptions {
-				m.WithLabelValues("x", "y").Inc()
-				continue
-			}
-			m.WithLabelValues("x").Inc()
+			m.WithLabelValues(values...).Inc()
 		case *componentmetrics.GaugeVec:
-			if m == metrics.UnmanagedGPUs {
-				m.WithLabelValues("x", "y").Set(1)
-				continue
-			}
-			m.WithLabelValues("x").Set(1)
+			m.WithLabelValues(values...).Set(1)
 		case *componentmetrics.HistogramVec:
-			m.WithLabelValues("x").Observe(1)
+			m.WithLabelValues(values...).Observe(1)
 		}
 	}
 	all, err := legacyregistry.DefaultGatherer.Gather()

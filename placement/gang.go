@@ -47,6 +47,9 @@ const Over = "-"
 
 // Topology is a request for closeness, by Kueue's rules.
 type Topology struct {
+	// Unasked: nothing is asked. The pods are placed as if there was no Topology;
+	// it is only said how close they are. The Levels are all that counts then.
+	Unasked bool
 	// Levels are the labels by which nodes are in domains, outermost first.
 	// kubernetes.io/hostname may be the last.
 	Levels []string
@@ -70,8 +73,8 @@ type Gang struct {
 	// Stop is asked before each node that is looked at; once it says yes, the
 	// gang is given up with ErrStopped. Nil is never.
 	Stop func() bool
-	// Placed, if it is set, is told how close the pods of each Topology are, once
-	// all of the gang has nodes.
+	// Placed, if it is set, is told how close the pods of each Topology are, those
+	// in Class.Kept among them, once all of the gang has nodes.
 	Placed func(*Topology, topology.Quality)
 }
 

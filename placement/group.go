@@ -13,7 +13,7 @@ import (
 // Filter refused nodes.
 const maxRounds = 64
 
-// group is the classes that ask for domains together.
+// group is the classes that ask for domains together, or are only judged together.
 type group struct {
 	*trial
 	topology *Topology
@@ -40,7 +40,8 @@ type group struct {
 	index  map[string]int
 }
 
-// groups joins the classes that ask for domains together.
+// groups joins the classes that ask for domains together, and those that are judged
+// together.
 func (t *trial) groups(searches []*classSearch) []*group {
 	var out []*group
 	for _, s := range searches {
@@ -53,7 +54,9 @@ func (t *trial) groups(searches []*classSearch) []*group {
 			i = len(out)
 			out = append(out, newGroup(t, asked))
 		}
-		s.group = out[i]
+		if !asked.Unasked {
+			s.group = out[i]
+		}
 		if s.class.Leader {
 			out[i].leader = s
 		} else {

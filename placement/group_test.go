@@ -330,9 +330,21 @@ func TestTopologyQuality(t *testing.T) {
 			"the others of a pod that comes back count", oneBlock(2, 3),
 			returning(class(makePod("worker", 8), 0), preferring("block"), "a0", "b0", ""), topology.Quality{Domains: 1, Fewest: 1, Crossed: 1},
 		},
+		{
+			"where they are is room that all could have had", append(oneBlock(2, 3), makeNode("alone", 8)),
+			returning(class(makePod("worker", 8), 0), preferring("rack"), "a0", "b0", "b1", ""), topology.Quality{Level: 1, Domains: 2, Fewest: 2, Crossed: 1},
+		},
+		{
+			"nothing is asked, and one rack would do", oneBlock(2, 3), close(class(makePod("worker", 8), 3), inRacks(Topology{Unasked: true})),
+			topology.Quality{Level: 1, Domains: 2, Fewest: 1, Crossed: 1},
+		},
+		{
+			"nothing is asked, and a pod comes back", oneBlock(2, 3), returning(class(makePod("worker", 8), 0), inRacks(Topology{Unasked: true}), "b0", "b1", ""),
+			topology.Quality{Level: 1, Domains: 2, Fewest: 1, Crossed: 1},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := newCluster(t, test.nodes)
+			c := newCluster(t, test.nodes, busy(test.class.Fixed...)...)
 			gang := gangOf(test.class)
 			var got []topology.Quality
 			gang.Placed = func(of *Topology, q topology.Quality) {
@@ -447,7 +459,9 @@ func BenchmarkPlanTopology(b *testing.B) {
 		{"preferred-rack", preferring("rack"), 1000},
 		{"unconstrained", inRacks(Topology{}), 1000},
 		{"slices", inRacks(Topology{Level: "block", Required: true, SliceLevel: "rack", SliceSize: 8}), 1000},
+		{"judged", inRacks(Topology{Unasked: true}), 1000},
 		{"none", nil, 20},
+		{"judged", inRacks(Topology{Unasked: true}), 20},
 		{"required-rack", requiring("rack"), 20},
 	} {
 		b.Run(fmt.Sprintf("%s/%dpods/5000nodes", of.name, of.count), func(b *testing.B) {
@@ -457,6 +471,7 @@ func BenchmarkPlanTopology(b *testing.B) {
 			}
 			c := newCluster(b, nodes)
 			gang := Gang{Name: "job", UID: types.UID("job"), Classes: []Class{close(class(makePod("worker", 1), of.count), of.topology)}}
+			gang.Placed = func(*Topology, topology.Quality) {}
 			b.ReportAllocs()
 			for b.Loop() {
 				if plan, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gang); err != nil || plan == nil {

@@ -120,22 +120,22 @@ func (g *group) neverFits(r topology.Request) bool {
 }
 
 // judge is how close to each other the pods of the group are, now that all have
-// nodes.
+// nodes. What those that stay have is room that the gang could have had.
 func (g *group) judge() topology.Quality {
-	var nodes []int
-	seen := func(name string) {
-		if node, known := g.index[name]; known && name != "" {
-			nodes = append(nodes, node)
-		}
-	}
 	r := g.request
 	r.Leader = g.leader != nil && g.leader.class.Count > 0
-	for _, s := range g.all() {
-		for _, name := range s.class.Kept {
-			seen(name)
+	ranks, nodes := g.ranks()
+	for _, node := range ranks {
+		if node >= 0 {
+			g.tree.Return(node)
+			r.Count++
 		}
+	}
+	for _, s := range g.all() {
 		for _, name := range s.chosen {
-			seen(name)
+			if node, known := g.index[name]; known {
+				nodes = append(nodes, node)
+			}
 		}
 		if s != g.leader {
 			r.Count += len(s.chosen)

@@ -52,8 +52,7 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 	after := needs(searches)
 	plan, failed, err := t.try(ctx, searches, planOrder(searches, after))
 	if err != nil || failed < 0 {
-		tell(gang, groups, err)
-		return plan, nil, err
+		return t.placed(gang, groups, plan, err)
 	}
 	var why *reason.Reason
 	if g := searches[failed].group; g != nil {
@@ -78,23 +77,31 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 		}
 		plan, failed, err = t.try(ctx, searches, t.vary(searches, after, n, first))
 		if err != nil || failed < 0 {
-			tell(gang, groups, err)
-			return plan, nil, err
+			return t.placed(gang, groups, plan, err)
 		}
 	}
 	return nil, why, nil
 }
 
-// tell reports how close to each other the pods of the groups are.
-func tell(gang Gang, groups []*group, err error) {
-	if gang.Placed == nil || err != nil {
-		return
+// placed is the result of a try that has ended, in an error or with nodes for all
+// pods: then it is reported how close to each other they are.
+func (t *trial) placed(gang Gang, groups []*group, plan Assignment, err error) (Assignment, *reason.Reason, error) {
+	if err != nil || gang.Placed == nil {
+		return plan, nil, err
 	}
 	for _, g := range groups {
+		if g.topology.Unasked {
+			// The room is counted that there was before.
+			if err := t.forget(0); err != nil {
+				return nil, nil, err
+			}
+			g.plant(false)
+		}
 		if g.tree != nil {
 			gang.Placed(g.topology, g.judge())
 		}
 	}
+	return plan, nil, nil
 }
 
 // try places the classes in turn, each on what the earlier ones left. failed is

@@ -33,8 +33,8 @@ func levelsAsked(r *kueue.PodSetTopologyRequest) []string {
 
 // setCloseness puts into the classes of a job what their pods ask for of being
 // close to each other. A pod set that asks for nothing prefers the level that is
-// the default of its flavor; a single pod is put beside the first of the largest
-// set of the job that asks for something.
+// the default of its flavor, and is only judged where there is none; a single pod
+// is put beside the first of the largest set of the job that asks for something.
 func setCloseness(job *workload.Job, a *quota.Assignment, tree *quota.Tree, classes []class) {
 	var asked []*placement.Topology
 	leads := make([]bool, len(job.PodSets))
@@ -51,19 +51,16 @@ func setCloseness(job *workload.Job, a *quota.Assignment, tree *quota.Tree, clas
 			leads[i] = isLeader(job, i, name)
 		}
 		asked = append(asked, t)
-		if t != nil && !leads[i] && (largest < 0 || ps.Count > job.PodSets[largest].Count) {
+		if t != nil && !t.Unasked && !leads[i] && (largest < 0 || ps.Count > job.PodSets[largest].Count) {
 			largest = i
 		}
-	}
-	if largest < 0 {
-		return
 	}
 	for i := range classes {
 		c := &classes[i]
 		switch t := asked[c.set]; {
 		case t != nil:
 			c.topology, c.leader = t, leads[c.set]
-		case job.PodSets[c.set].Count == 1:
+		case job.PodSets[c.set].Count == 1 && largest >= 0:
 			c.beside = asked[largest]
 		}
 	}
@@ -90,8 +87,8 @@ func isLeader(job *workload.Job, i int, group string) bool {
 	return false
 }
 
-// topologyOf is what a pod set asks for on the nodes of its flavors, nil for
-// nothing.
+// topologyOf is what a pod set asks for on the nodes of its flavors, nil where there
+// are no domains or it is a single pod that asks for nothing.
 func topologyOf(ps *workload.PodSet, flavors map[corev1.ResourceName]string, tree *quota.Tree) *placement.Topology {
 	flavor, levels := levelsOf(flavors, tree)
 	if len(levels) == 0 {
@@ -109,9 +106,8 @@ func topologyOf(ps *workload.PodSet, flavors map[corev1.ResourceName]string, tre
 	case ps.Count < 2:
 		return nil
 	default:
-		if t.Level = tree.PreferredLevel(flavor); t.Level == "" {
-			return nil
-		}
+		t.Level = tree.PreferredLevel(flavor)
+		t.Unasked = t.Level == ""
 	}
 	if r != nil && r.PodSetSliceRequiredTopology != nil && r.PodSetSliceSize != nil {
 		t.SliceLevel, t.SliceSize = *r.PodSetSliceRequiredTopology, int(*r.PodSetSliceSize)
@@ -190,9 +186,19 @@ func (c *closeness) String() string {
 		case j.Domains > 1:
 			text += ", no fewer would do"
 		}
+		if j.Crossed > 0 {
+			text += fmt.Sprintf(", %s crossed", levels(j.Crossed))
+		}
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
+}
+
+func levels(n int) string {
+	if n == 1 {
+		return "1 level"
+	}
+	return fmt.Sprintf("%d levels", n)
 }
 
 // level is the name of the level of which domains were counted.
@@ -207,16 +213,30 @@ func (j judged) level() string {
 	return levels[j.Level]
 }
 
+// asked is what was asked for, as a label of metrics.
+func (j judged) asked() string {
+	switch t := j.topology; {
+	case t.Unasked:
+		return "nothing"
+	case t.Level == "":
+		return "unconstrained"
+	case t.Required:
+		return "required"
+	}
+	return "preferred"
+}
+
 // count adds the placing to the metrics.
 func (c *closeness) count(clusterQueue string) {
 	if c == nil {
 		return
 	}
 	for _, j := range c.of {
-		metrics.DomainsUsed.WithLabelValues(clusterQueue).Observe(float64(j.Domains))
-		metrics.LevelsCrossed.WithLabelValues(clusterQueue).Observe(float64(j.Crossed))
+		asked := j.asked()
+		metrics.DomainsUsed.WithLabelValues(clusterQueue, asked).Observe(float64(j.Domains))
+		metrics.LevelsCrossed.WithLabelValues(clusterQueue, asked).Observe(float64(j.Crossed))
 		if excess := j.Domains - j.Fewest; excess > 0 {
-			metrics.ExcessDomains.WithLabelValues(clusterQueue).Add(float64(excess))
+			metrics.ExcessDomains.WithLabelValues(clusterQueue, asked).Add(float64(excess))
 		}
 	}
 }

@@ -220,8 +220,8 @@ func TestTheWorkloadSaysHowCloseThePodsAre(t *testing.T) {
 		want    string
 	}{
 		"a rack":               {kueue.PodSetTopologyRequest{Required: new("rack")}, ", in one domain of rack"},
-		"two racks":            {kueue.PodSetTopologyRequest{Preferred: new("rack")}, ", in 2 domains of rack, no fewer would do"},
-		"nothing was asked of": {kueue.PodSetTopologyRequest{}, " from queue main"},
+		"two racks":            {kueue.PodSetTopologyRequest{Preferred: new("rack")}, ", in 2 domains of rack, no fewer would do, 1 level crossed"},
+		"nothing was asked for": {kueue.PodSetTopologyRequest{}, ", in 2 domains of rack, of which 1 would do, 1 level crossed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := closeStage(t, 2, 3)

@@ -127,12 +127,14 @@ func (p *pass) growOne(e *entry) {
 
 	fw, snap, no, err := c.framework(classes)
 	var plan placement.Assignment
+	var heard *closeness
 	if err == nil && no == nil {
 		gang := gangOf(want.Owner.Name, want.Owner.UID, classes, missing)
 		for i := range gang.Classes {
 			gang.Classes[i].Fixed, gang.Classes[i].Avoid = kept[i], shunned[i]
 			gang.Classes[i].Kept = near[i].Kept
 		}
+		heard = hear(&gang)
 		plan, no, err = c.planner.Plan(p.ctx, fw, snap, gang)
 	}
 
@@ -155,6 +157,7 @@ func (p *pass) growOne(e *entry) {
 		e.growth.at = moves{}
 		return
 	}
+	e.close = heard
 	p.fresh = false
 	klog.FromContext(p.ctx).V(2).Info("Job has grown", "job", klog.KRef(want.Owner.Namespace, want.Owner.Name), "nodes", e.nodes())
 }
