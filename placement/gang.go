@@ -57,10 +57,16 @@ type Topology struct {
 	Level string
 	// Required: all pods share a domain of the Level; else it is preferred.
 	Required bool
-	// SliceSize pods, one after the other, must share a domain of the SliceLevel; 0
-	// for no slices.
-	SliceLevel string
-	SliceSize  int
+	// Slices are pods, one after the other, that must share a domain of their own,
+	// from the outermost to those within others.
+	Slices []Slice
+}
+
+// Slice is Size pods in one domain of a Level. Of slices within others, the Level
+// is further in than theirs, and Size goes into theirs without a rest.
+type Slice struct {
+	Level string
+	Size  int
 }
 
 // Gang is all the pods that must be placed together.

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement/topology"
 )
 
@@ -79,9 +80,9 @@ func newGroup(t *trial, asked *Topology) *group {
 	if last := len(g.labels) - 1; last >= 0 && g.labels[last] == v1.LabelHostname {
 		g.labels = g.labels[:last]
 	}
-	g.request = topology.Request{Level: g.level(asked.Level), Required: asked.Required, SliceSize: asked.SliceSize}
-	if asked.SliceSize > 0 {
-		g.request.SliceLevel = g.level(asked.SliceLevel)
+	g.request = topology.Request{Level: g.level(asked.Level), Required: asked.Required}
+	for _, s := range asked.Slices {
+		g.request.Slices = append(g.request.Slices, topology.Slice{Size: s.Size, Level: g.level(s.Level)})
 	}
 	return g
 }
@@ -120,7 +121,7 @@ func (g *group) run(ctx context.Context) error {
 	if !slices.ContainsFunc(g.all(), func(s *classSearch) bool { return s.class.Count > 0 }) {
 		return nil
 	}
-	if g.unknown() != "" {
+	if g.wrong() != nil {
 		return nil
 	}
 	before := len(g.assumed)
@@ -167,15 +168,23 @@ func (g *group) ready(ctx context.Context) (refused bool, err error) {
 	return false, nil
 }
 
-// unknown is a level that is asked for and that is none of the levels, "" if
-// there is none.
-func (g *group) unknown() string {
-	for _, level := range []string{g.topology.Level, g.topology.SliceLevel} {
-		if level != "" && g.level(level) == topology.None {
-			return level
+// wrong is what is wrong with the levels that are asked for, nil if nothing is.
+func (g *group) wrong() *reason.Reason {
+	outer, at := g.topology.Level, g.request.Level
+	if outer != "" && at == topology.None {
+		return reason.New(reason.Misconfigured, "it asks for %s, which is none of the topology's levels", outer)
+	}
+	for i, s := range g.topology.Slices {
+		switch level := g.request.Slices[i].Level; {
+		case level == topology.None:
+			return reason.New(reason.Misconfigured, "it asks for slices in one %s, which is none of the topology's levels", s.Level)
+		case level < at || (level == at && i > 0):
+			return reason.New(reason.Misconfigured, "it asks for slices in one %s, which in the topology is not inside %s", s.Level, outer)
+		default:
+			outer, at = s.Level, level
 		}
 	}
-	return ""
+	return nil
 }
 
 // spares are whether nodes are left out that are better kept for others: first
@@ -191,7 +200,7 @@ func (g *group) spares() []bool {
 // classes: where pods go decides where their siblings may go, or no domain in
 // particular is asked for.
 func (g *group) searched() bool {
-	if g.request.Level == topology.None && g.request.SliceSize < 2 && g.leader == nil {
+	if g.request.Level == topology.None && len(g.request.Slices) == 0 && g.leader == nil {
 		return true
 	}
 	return slices.ContainsFunc(g.all(), func(s *classSearch) bool {

@@ -231,17 +231,17 @@ func TestTopology(t *testing.T) {
 		},
 		{
 			name: "slices of two, each in one rack", nodes: oneBlock(3, 1, 3),
-			gang: gangOf(close(class(makePod("worker", 8), 4), inRacks(Topology{SliceLevel: "rack", SliceSize: 2}))),
+			gang: gangOf(close(class(makePod("worker", 8), 4), inRacks(Topology{Slices: []Slice{{"rack", 2}}}))),
 			want: []string{"a0 a1 c0 c1"},
 		},
 		{
 			name: "racks that are too small for slices", nodes: oneBlock(1, 3, 1),
-			gang: gangOf(close(class(makePod("worker", 8), 4), inRacks(Topology{Level: "block", Required: true, SliceLevel: "rack", SliceSize: 2}))),
+			gang: gangOf(close(class(makePod("worker", 8), 4), inRacks(Topology{Level: "block", Required: true, Slices: []Slice{{"rack", 2}}}))),
 			why:  reason.New(reason.ExceedsCluster, "needs 4 pods of 8 GPUs in one block, each 2 in one rack; even empty, none is as large"),
 		},
 		{
 			name: "and where none is required besides", nodes: oneBlock(1, 3, 1),
-			gang: gangOf(close(class(makePod("worker", 8), 4), inRacks(Topology{SliceLevel: "rack", SliceSize: 2}))),
+			gang: gangOf(close(class(makePod("worker", 8), 4), inRacks(Topology{Slices: []Slice{{"rack", 2}}}))),
 			why:  reason.New(reason.NoPlacement, "needs 4 pods of 8 GPUs, each 2 in one rack; there is room for 2 in such"),
 		},
 		{
@@ -257,18 +257,47 @@ func TestTopology(t *testing.T) {
 		},
 		{
 			name: "a pod that comes back goes to its slice", nodes: oneBlock(3, 3), running: busy("a0", "b0", "b1"),
-			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{SliceLevel: "rack", SliceSize: 2}), "b0", "b1", "a0", "")),
+			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{Slices: []Slice{{"rack", 2}}}), "b0", "b1", "a0", "")),
 			want: []string{"a1"},
 		},
 		{
 			name: "two slices of one rack that each miss a pod", nodes: oneBlock(4), running: busy("a0", "a1"),
-			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{SliceLevel: "rack", SliceSize: 2}), "a0", "", "", "a1")),
+			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{Slices: []Slice{{"rack", 2}}}), "a0", "", "", "a1")),
 			want: []string{"a2 a3"},
 		},
 		{
 			name: "a whole slice that comes back goes to a rack of its own choice", nodes: oneBlock(2, 2, 2), running: busy("a0", "b0", "b1"),
-			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{SliceLevel: "rack", SliceSize: 2}), "", "a0", "", "")),
+			gang: gangOf(returning(class(makePod("worker", 8), 0), inRacks(Topology{Slices: []Slice{{"rack", 2}}}), "", "a0", "", "")),
 			want: []string{"a1 c0 c1"},
+		},
+		{
+			name: "slices of nodes within those of racks", nodes: oneBlock(3, 2),
+			running: []*v1.Pod{makePod("half-a0", 4, on("a0")), makePod("half-a1", 4, on("a1"))},
+			gang:    gangOf(close(class(makePod("worker", 4), 4), inRacks(Topology{Slices: []Slice{{"rack", 4}, {v1.LabelHostname, 2}}}))),
+			want:    []string{"b0 b0 b1 b1"},
+		},
+		{
+			name: "a pod that comes back goes to its node, and a slice beside it to its rack", nodes: oneBlock(3, 1, 3),
+			running: []*v1.Pod{makePod("kept", 4, on("a1")), makePod("other", 4, on("a0"))},
+			gang:    gangOf(returning(class(makePod("worker", 4), 0), inRacks(Topology{Slices: []Slice{{"rack", 4}, {v1.LabelHostname, 2}}}), "", "a1", "", "")),
+			want:    []string{"a1 a2 a2"},
+		},
+		{
+			name: "of slices within slices that come back one fits nowhere", nodes: oneBlock(2, 1, 3),
+			running: []*v1.Pod{makePod("kept", 4, on("a1")), makePod("other", 4, on("a0"))},
+			gang:    gangOf(returning(class(makePod("worker", 4), 0), inRacks(Topology{Slices: []Slice{{"rack", 4}, {v1.LabelHostname, 2}}}), "", "a1", "", "")),
+			why: reason.New(reason.NoPlacement, "needs 3 pods of 4 GPUs, each 4 in one rack, and of those each 2 in one kubernetes.io/hostname, "+
+				"where the rest of the gang is: there is no room for that"),
+		},
+		{
+			name: "slices that are not inside those around them", nodes: oneBlock(2),
+			gang: gangOf(close(class(makePod("worker", 8), 2), inRacks(Topology{Slices: []Slice{{"rack", 2}, {"block", 1}}}))),
+			why:  reason.New(reason.Misconfigured, "it asks for slices in one block, which in the topology is not inside rack"),
+		},
+		{
+			name: "slices that are not inside the level of all", nodes: oneBlock(2),
+			gang: gangOf(close(class(makePod("worker", 8), 2), inRacks(Topology{Level: "rack", Slices: []Slice{{"block", 2}}}))),
+			why:  reason.New(reason.Misconfigured, "it asks for slices in one block, which in the topology is not inside rack"),
 		},
 		{
 			name: "no constraint: the fewest racks where that costs no node", nodes: oneBlock(2, 2), running: busy("a1"),
@@ -458,7 +487,7 @@ func BenchmarkPlanTopology(b *testing.B) {
 		{"required-rack", requiring("rack"), 1000},
 		{"preferred-rack", preferring("rack"), 1000},
 		{"unconstrained", inRacks(Topology{}), 1000},
-		{"slices", inRacks(Topology{Level: "block", Required: true, SliceLevel: "rack", SliceSize: 8}), 1000},
+		{"slices", inRacks(Topology{Level: "block", Required: true, Slices: []Slice{{"rack", 8}}}), 1000},
 		{"judged", inRacks(Topology{Unasked: true}), 1000},
 		{"none", nil, 20},
 		{"judged", inRacks(Topology{Unasked: true}), 20},

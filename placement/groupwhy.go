@@ -13,8 +13,8 @@ import (
 // whyNot says in numbers that no domain is large enough; nil where it is not the
 // domains that are too small.
 func (g *group) whyNot() *reason.Reason {
-	if level := g.unknown(); level != "" {
-		return reason.New(reason.Misconfigured, "it asks for %s, which is none of the topology's levels", level)
+	if wrong := g.wrong(); wrong != nil {
+		return wrong
 	}
 	if g.tree == nil || g.refused() {
 		return nil
@@ -24,12 +24,12 @@ func (g *group) whyNot() *reason.Reason {
 	r.Leader = g.leader != nil && g.leader.class.Count > 0
 	_, r.Kept = g.ranks()
 	loose := r
-	loose.Required, loose.SliceSize, loose.Kept, loose.Level = false, 0, nil, topology.None
+	loose.Required, loose.Slices, loose.Kept, loose.Level = false, nil, nil, topology.None
 	if g.tree.Place(loose) == nil {
 		// There is too little room at all.
 		return nil
 	}
-	if g.tree.Place(r) != nil {
+	if g.place() != nil {
 		return nil
 	}
 	value, room, all := g.tree.Best(r)
@@ -76,8 +76,12 @@ func (g *group) wording(r topology.Request) string {
 	if r.Level != topology.None && r.Required {
 		text += " in one " + g.topology.Level
 	}
-	if r.SliceSize > 1 {
-		text += fmt.Sprintf(", each %d in one %s", r.SliceSize, g.topology.SliceLevel)
+	for i, s := range g.topology.Slices {
+		if i > 0 {
+			text += fmt.Sprintf(", and of those each %d in one %s", s.Size, s.Level)
+			continue
+		}
+		text += fmt.Sprintf(", each %d in one %s", s.Size, s.Level)
 	}
 	return text
 }

@@ -6,20 +6,19 @@ import (
 	"github.com/muster-gpu/muster/placement/topology"
 )
 
-// place asks the tree for nodes, nil if there are none. Where some of the gang
-// stays, the slices that it is a part of are completed first, each in its own
-// domain; what comes back whole is placed after them.
+// place asks the tree for nodes, nil if there are none.
 func (g *group) place() *topology.Placing {
 	r := g.request
 	r.Rank = g.chance()
 	r.Leader = g.leader != nil && g.leader.class.Count > 0
 	ranks, kept := g.ranks()
 	r.Kept = kept
-	if len(kept) == 0 || r.SliceSize < 2 {
+	if len(kept) == 0 || len(r.Slices) == 0 {
 		r.Count = g.count()
 		return g.tree.Place(r)
 	}
-	return g.refill(r, ranks)
+	f := refill{group: g, ranks: ranks, nodes: make([]int, len(ranks))}
+	return f.run(r)
 }
 
 func (g *group) chance() func() uint32 {
@@ -66,58 +65,6 @@ func (g *group) ranks() (ranks, kept []int) {
 		}
 	}
 	return ranks, kept
-}
-
-// refill is place for slices of which a part stays.
-func (g *group) refill(r topology.Request, ranks []int) (out *topology.Placing) {
-	var taken []int
-	defer func() {
-		for _, node := range taken {
-			g.tree.Return(node)
-		}
-	}()
-	nodes := make([]int, len(ranks))
-	var whole []int
-	for from := 0; from < len(ranks); from += r.SliceSize {
-		var lost, kept []int
-		for rank := from; rank < min(from+r.SliceSize, len(ranks)); rank++ {
-			switch ranks[rank] {
-			case missing:
-				lost = append(lost, rank)
-			case over:
-			default:
-				kept = append(kept, ranks[rank])
-			}
-		}
-		if len(kept) == 0 {
-			whole = append(whole, lost...)
-			continue
-		}
-		p := g.tree.Place(topology.Request{Count: len(lost), Level: r.SliceLevel, Required: true, Kept: kept, Rank: r.Rank})
-		if p == nil {
-			return nil
-		}
-		for i, rank := range lost {
-			nodes[rank] = p.Nodes[i]
-			g.tree.Take(p.Nodes[i])
-			taken = append(taken, p.Nodes[i])
-		}
-	}
-	r.Count = len(whole)
-	p := g.tree.Place(r)
-	if p == nil {
-		return nil
-	}
-	for i, rank := range whole {
-		nodes[rank] = p.Nodes[i]
-	}
-	out = &topology.Placing{Leader: p.Leader}
-	for rank, stays := range ranks {
-		if stays == missing {
-			out.Nodes = append(out.Nodes, nodes[rank])
-		}
-	}
-	return out
 }
 
 // settle puts the pods on the nodes that the tree has chosen. Where Filter lets
@@ -251,11 +198,11 @@ func (g *group) byRank() (p *topology.Placing, whole bool) {
 		}
 		p.Nodes = append(p.Nodes, nodes...)
 	}
-	if size := g.request.SliceSize; size > 1 {
-		for from := 0; from < len(p.Nodes); from += size {
-			slice := p.Nodes[from:min(from+size, len(p.Nodes))]
+	for _, layer := range g.request.Slices {
+		for from := 0; from < len(p.Nodes); from += layer.Size {
+			slice := p.Nodes[from:min(from+layer.Size, len(p.Nodes))]
 			for _, node := range slice {
-				if !g.tree.Share(slice[0], node, g.request.SliceLevel) {
+				if !g.tree.Share(slice[0], node, layer.Level) {
 					return nil, false
 				}
 			}

@@ -23,10 +23,13 @@ func levelsAsked(r *kueue.PodSetTopologyRequest) []string {
 		return nil
 	}
 	var out []string
-	for _, level := range []*string{r.Required, r.Preferred, r.PodSetSliceRequiredTopology} {
+	for _, level := range []*string{r.Required, r.Preferred} {
 		if level != nil {
 			out = append(out, *level)
 		}
+	}
+	for _, s := range workload.SlicesOf(r) {
+		out = append(out, s.Topology)
 	}
 	return out
 }
@@ -96,21 +99,23 @@ func topologyOf(ps *workload.PodSet, flavors map[corev1.ResourceName]string, tre
 	}
 	t := &placement.Topology{Levels: levels}
 	r := ps.Topology
+	for _, s := range workload.SlicesOf(r) {
+		if s.Size > 1 {
+			t.Slices = append(t.Slices, placement.Slice{Level: s.Topology, Size: int(s.Size)})
+		}
+	}
 	switch {
 	case r != nil && r.Required != nil:
 		t.Level, t.Required = *r.Required, true
 	case r != nil && r.Preferred != nil:
 		t.Level = *r.Preferred
-	case r != nil && r.PodSetSliceRequiredTopology != nil:
+	case len(t.Slices) > 0:
 	case r != nil && r.Unconstrained != nil && *r.Unconstrained:
 	case ps.Count < 2:
 		return nil
 	default:
 		t.Level = tree.PreferredLevel(flavor)
 		t.Unasked = t.Level == ""
-	}
-	if r != nil && r.PodSetSliceRequiredTopology != nil && r.PodSetSliceSize != nil {
-		t.SliceLevel, t.SliceSize = *r.PodSetSliceRequiredTopology, int(*r.PodSetSliceSize)
 	}
 	return t
 }

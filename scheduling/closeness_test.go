@@ -89,6 +89,9 @@ func TestJobsAreClose(t *testing.T) {
 			"a0 b0 b1 b2"},
 		"slices": {[]int{3, 3}, nil, []workload.PodSet{asking(set("node", 0, 4, 8), kueue.PodSetTopologyRequest{
 			PodSetSliceRequiredTopology: new("rack"), PodSetSliceSize: new(int32(2))})}, "a0 a1 b0 b1"},
+		"slices within slices": {[]int{3, 3}, nil, []workload.PodSet{asking(set("node", 0, 8, 4), kueue.PodSetTopologyRequest{
+			PodsetSliceRequiredTopologyConstraints: []kueue.PodsetSliceRequiredTopologyConstraint{{Topology: "rack", Size: 4}, {Topology: corev1.LabelHostname, Size: 2}}})},
+			"a0 a0 a1 a1 b0 b0 b1 b1"},
 		"a launcher in the group": {[]int{2, 3}, nil, []workload.PodSet{
 			asking(set("launcher", 0, 1, 8), grouped("rack")), asking(set("node", 0, 2, 8), grouped("rack")),
 		}, "b0 | b1 b2"},
@@ -219,8 +222,8 @@ func TestTheWorkloadSaysHowCloseThePodsAre(t *testing.T) {
 		request kueue.PodSetTopologyRequest
 		want    string
 	}{
-		"a rack":               {kueue.PodSetTopologyRequest{Required: new("rack")}, ", in one domain of rack"},
-		"two racks":            {kueue.PodSetTopologyRequest{Preferred: new("rack")}, ", in 2 domains of rack, no fewer would do, 1 level crossed"},
+		"a rack":                {kueue.PodSetTopologyRequest{Required: new("rack")}, ", in one domain of rack"},
+		"two racks":             {kueue.PodSetTopologyRequest{Preferred: new("rack")}, ", in 2 domains of rack, no fewer would do, 1 level crossed"},
 		"nothing was asked for": {kueue.PodSetTopologyRequest{}, ", in 2 domains of rack, of which 1 would do, 1 level crossed"},
 	} {
 		t.Run(name, func(t *testing.T) {

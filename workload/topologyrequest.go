@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,9 @@ import (
 
 // maxTopologyLevel is the longest level name that the Workload API takes.
 const maxTopologyLevel = 63
+
+// maxLayers is how many layers of slices the Workload API takes.
+const maxLayers = 3
 
 // topologyRequest reads the topology annotations of a replicated job's pods, by
 // Kueue's rule: required before preferred before unconstrained, a slice beside
@@ -93,7 +97,54 @@ func topologyOf(subject string, annotations map[string]string, request kueue.Pod
 		}
 		request.PodSetSliceRequiredTopology, request.PodSetSliceSize = slice, &n
 	}
-	return &request, nil
+	request.PodsetSliceRequiredTopologyConstraints, no = layers(subject, annotations)
+	return &request, no
+}
+
+// layers reads the slices within slices that pods ask for.
+func layers(subject string, annotations map[string]string) ([]kueue.PodsetSliceRequiredTopologyConstraint, *reason.Reason) {
+	written, found := annotations[kueue.PodSetSliceRequiredTopologyConstraintsAnnotation]
+	if !found {
+		return nil, nil
+	}
+	wrong := func(format string, args ...any) *reason.Reason {
+		return reason.New(reason.Misconfigured, "%s has the annotation %s=%q, %s",
+			subject, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation, written, fmt.Sprintf(format, args...))
+	}
+	var out []kueue.PodsetSliceRequiredTopologyConstraint
+	if err := json.Unmarshal([]byte(written), &out); err != nil {
+		return nil, wrong("which is not a list of topologies and sizes: %v", err)
+	}
+	if len(out) == 0 || len(out) > maxLayers {
+		return nil, wrong("which has %d layers, not 1 to %d", len(out), maxLayers)
+	}
+	for i, s := range out {
+		switch {
+		case len(s.Topology) > maxTopologyLevel || len(validation.IsQualifiedName(s.Topology)) > 0:
+			return nil, wrong("in which %q is not the name of a node label of at most %d characters", s.Topology, maxTopologyLevel)
+		case s.Size < 1:
+			return nil, wrong("in which the slices of %s have %d pods", s.Topology, s.Size)
+		case i > 0 && out[i-1].Size%s.Size != 0:
+			return nil, wrong("in which %d pods are not whole slices of %d", out[i-1].Size, s.Size)
+		case slices.ContainsFunc(out[:i], func(o kueue.PodsetSliceRequiredTopologyConstraint) bool { return o.Topology == s.Topology }):
+			return nil, wrong("which has %s twice", s.Topology)
+		}
+	}
+	return out, nil
+}
+
+// SlicesOf are the slices that a request asks for, the outermost first, in
+// whichever way it does.
+func SlicesOf(r *kueue.PodSetTopologyRequest) []kueue.PodsetSliceRequiredTopologyConstraint {
+	switch {
+	case r == nil:
+		return nil
+	case len(r.PodsetSliceRequiredTopologyConstraints) > 0:
+		return r.PodsetSliceRequiredTopologyConstraints
+	case r.PodSetSliceRequiredTopology != nil && r.PodSetSliceSize != nil:
+		return []kueue.PodsetSliceRequiredTopologyConstraint{{Topology: *r.PodSetSliceRequiredTopology, Size: *r.PodSetSliceSize}}
+	}
+	return nil
 }
 
 // contradiction is what is wrong with annotations that do not go together.
@@ -112,12 +163,16 @@ func contradiction(subject string, annotations map[string]string) *reason.Reason
 		}
 	}
 	slice, size := has(kueue.PodSetSliceRequiredTopologyAnnotation), has(kueue.PodSetSliceSizeAnnotation)
+	layers := has(kueue.PodSetSliceRequiredTopologyConstraintsAnnotation)
 	switch {
 	case levels > 1:
 		return refuse("has more than one of the annotations %s, %s and %s", kueue.PodSetRequiredTopologyAnnotation,
 			kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation)
-	case has(kueue.PodSetSliceRequiredTopologyConstraintsAnnotation):
-		return refuse("has the annotation %s: slices within slices are not supported", kueue.PodSetSliceRequiredTopologyConstraintsAnnotation)
+	case layers && (slice || size):
+		return refuse("has the annotation %s beside %s or %s, which do not go together", kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
+			kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceSizeAnnotation)
+	case has(kueue.PodSetGroupName) && layers:
+		return refuse("has the annotations %s and %s, which do not go together", kueue.PodSetGroupName, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation)
 	case slice != size:
 		return refuse("has only one of the annotations %s and %s", kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceSizeAnnotation)
 	case has(kueue.PodSetGroupName) && slice:
@@ -140,8 +195,13 @@ func CheckTopology(job *Job) *reason.Reason {
 		if r == nil {
 			continue
 		}
-		if r.PodSetSliceSize != nil && ps.Count > 0 && *r.PodSetSliceSize > ps.Count {
-			return reason.New(reason.Misconfigured, "pod set %q asks for slices of %d pods and has %d", ps.Name, *r.PodSetSliceSize, ps.Count)
+		if s := SlicesOf(r); len(s) > 0 && ps.Count > 0 {
+			switch size := s[0].Size; {
+			case size > ps.Count:
+				return reason.New(reason.Misconfigured, "pod set %q asks for slices of %d pods and has %d", ps.Name, size, ps.Count)
+			case len(s) > 1 && ps.Count%size > 0:
+				return reason.New(reason.Misconfigured, "pod set %q asks for slices within slices, and its %d pods are not whole slices of %d", ps.Name, ps.Count, size)
+			}
 		}
 		if r.PodSetGroupName == nil {
 			continue

@@ -19,21 +19,44 @@ type Request struct {
 	Level int
 	// Required: without such a domain there is no place.
 	Required bool
-	// SliceSize pods, one after the other, must each share a domain at SliceLevel,
-	// which is Level or further in. The last may be fewer. There is no leader with
-	// slices. 0 or 1 is for none; then SliceLevel is set by Place.
-	SliceSize, SliceLevel int
+	// Slices are pods, one after the other, that must share a domain of their own,
+	// from the outermost to those within others. There is no leader with slices.
+	Slices []Slice
 	// Kept has the node of each pod of the gang that stays where it is.
 	Kept []int
 	// Rank, if set, leaves the choice between domains that fit to chance.
 	Rank func() uint32
 }
 
-// slices are the size of a slice, and how many pods are in the last if those are
-// fewer, else 0.
-func (r *Request) slices() (size, rest int) {
-	size = max(r.SliceSize, 1)
-	return size, r.Count % size
+// Slice is Size pods, one after the other, in one domain of Level. Of the outermost
+// slices Level is that of the Request or further in, and the last one may have fewer
+// pods; there is no place for fewer if there are others within. Of slices within others Level is further in than
+// theirs, and Size goes into theirs without a rest.
+type Slice struct{ Size, Level int }
+
+// outermost are the outermost slices, of which a domain at their level and those
+// further out have so many: single pods on nodes where there are none. rest is how
+// many pods are in the last if those are fewer, else 0.
+func (r *Request) outermost(nodes int) (s Slice, rest int) {
+	if len(r.Slices) == 0 {
+		return Slice{1, nodes}, 0
+	}
+	return r.Slices[0], r.Count % r.Slices[0].Size
+}
+
+// unit is how many pods are counted as one in domains of a level.
+func (r *Request) unit(level int) int {
+	for _, s := range r.Slices {
+		if level <= s.Level {
+			return s.Size
+		}
+	}
+	return 1
+}
+
+// sliced says that slices must each share a domain of the level.
+func (r *Request) sliced(level int) bool {
+	return slices.ContainsFunc(r.Slices, func(s Slice) bool { return s.Level == level && s.Size > 1 })
 }
 
 // Placing is where the pods of a gang go.
@@ -54,7 +77,10 @@ type Placing struct {
 // Pods that come back to a gang go into the innermost domain that all others are
 // in, as far as that is large enough and the request allows it.
 func (t *Tree) Place(r Request) *Placing {
-	t.prepare(&r)
+	if _, rest := r.outermost(t.levels); rest > 0 && len(r.Slices) > 1 {
+		return nil
+	}
+	t.count(&r)
 	start := t.start(&r)
 	if start < 0 {
 		return nil
@@ -62,17 +88,15 @@ func (t *Tree) Place(r Request) *Placing {
 	return t.inside(&r, start)
 }
 
-func (t *Tree) prepare(r *Request) {
-	if r.SliceSize <= 1 {
-		r.SliceLevel = t.levels
-	}
-	t.count(r)
+// need is for how many of what is counted there must be room in a domain.
+func (t *Tree) need(r *Request) int {
+	outer, _ := r.outermost(t.levels)
+	return r.Count / outer.Size
 }
 
 // start is the domain that is to have all pods, -1 if there is none.
 func (t *Tree) start(r *Request) int32 {
-	size, _ := r.slices()
-	need := r.Count / size
+	need := t.need(r)
 	last := None
 	if r.Required {
 		last = r.Level
@@ -99,9 +123,8 @@ func (t *Tree) start(r *Request) int32 {
 // inside, the best first, for a caller that places the pods itself. The last is
 // all nodes unless a level is required. Slices are left to the caller.
 func (t *Tree) Domains(r Request) [][]int {
-	t.prepare(&r)
-	size, _ := r.slices()
-	need := r.Count / size
+	t.count(&r)
+	need := t.need(&r)
 	last := None
 	if r.Required {
 		last = r.Level
@@ -157,7 +180,7 @@ func (t *Tree) Sort(nodes []int) {
 // them before others, and then those that are too small, the largest first.
 func (t *Tree) Packing(count int) []int {
 	r := Request{Count: count, Level: None}
-	t.prepare(&r)
+	t.count(&r)
 	innermost := []int32{0}
 	if t.levels > 0 {
 		innermost = slices.Clone(t.byLevel[t.levels-1])
@@ -186,6 +209,7 @@ func (t *Tree) Packing(count int) []int {
 // around is the innermost domain with room around the pods that stay. If those
 // do not share one at the required level, it is inside that with the most of them.
 func (t *Tree) around(r *Request, need, last int) int32 {
+	outer, _ := r.outermost(t.levels)
 	most, from := int32(-1), 0
 	for _, node := range r.Kept {
 		if id := t.at(node, last); most < 0 || t.domains[id].kept > t.domains[most].kept {
@@ -194,7 +218,7 @@ func (t *Tree) around(r *Request, need, last int) int32 {
 	}
 	for id := t.ids[from]; ; id = t.domains[id].parent {
 		d := &t.domains[id]
-		if d.level <= r.SliceLevel && d.kept == t.domains[most].kept && d.fits(need, true) {
+		if d.level <= outer.Level && d.kept == t.domains[most].kept && d.fits(need, true) {
 			return id
 		}
 		if id == most {
@@ -275,14 +299,13 @@ type share struct {
 
 // inside goes from a domain down to nodes.
 func (t *Tree) inside(r *Request, start int32) *Placing {
-	size, rest := r.slices()
-	shares := []share{{start, r.Count / size, true}}
-	shares = t.descend(shares, r.Count/size, r.SliceLevel)
+	outer, rest := r.outermost(t.levels)
+	need := r.Count / outer.Size
 	out := &Placing{Leader: -1}
 	var pods []share
 	var leader, tail int32 = -1, -1
-	for _, s := range shares {
-		count := s.slots * size
+	for _, s := range t.descend([]share{{start, need, true}}, need, outer.Level) {
+		count := s.slots * outer.Size
 		if s.host && rest > 0 {
 			count, tail = count+rest, s.id
 		}
@@ -290,9 +313,7 @@ func (t *Tree) inside(r *Request, start int32) *Placing {
 			leader = s.id
 			out.Leader = int(t.domains[s.id].node)
 		}
-		if count > 0 {
-			pods = append(pods, t.descend([]share{{s.id, count, true}}, count, t.levels)...)
-		}
+		pods = t.slice(s.id, count, r.Slices[min(1, len(r.Slices)):], pods)
 	}
 	slices.SortFunc(pods, func(a, b share) int { return t.compareRanks(a.id, b.id, leader, tail) })
 	out.Nodes = make([]int, 0, r.Count)
@@ -302,6 +323,22 @@ func (t *Tree) inside(r *Request, start int32) *Placing {
 		}
 	}
 	return out
+}
+
+// slice adds the nodes of pods that are inside a domain, in slices that are within
+// each other.
+func (t *Tree) slice(id int32, count int, within []Slice, to []share) []share {
+	switch {
+	case count == 0:
+		return to
+	case len(within) == 0:
+		return append(to, t.descend([]share{{id, count, true}}, count, t.levels)...)
+	}
+	need := count / within[0].Size
+	for _, s := range t.descend([]share{{id, need, true}}, need, within[0].Level) {
+		to = t.slice(s.id, s.slots*within[0].Size, within[1:], to)
+	}
+	return to
 }
 
 // descend replaces domains by the fewest inside them at a level, step by step.

@@ -107,22 +107,22 @@ func (g grove) allows(r Request, u use) bool {
 			return false
 		}
 	}
-	if r.SliceSize > 1 {
+	for i, s := range r.Slices {
 		byDomain := map[string]int{}
 		for node, n := range u.pods {
-			if n > 0 && !g.labelled(node, r.SliceLevel) {
+			if n > 0 && s.Size > 1 && !g.labelled(node, s.Level) {
 				return false
 			}
-			byDomain[g.domain(node, r.SliceLevel)] += n
+			byDomain[g.domain(node, s.Level)] += n
 		}
 		slices := 0
 		for _, n := range byDomain {
-			slices += n / r.SliceSize
+			slices += n / s.Size
 		}
-		if slices != r.Count/r.SliceSize {
+		if slices != r.Count/s.Size {
 			return false
 		}
-		if rest := r.Count % r.SliceSize; rest > 0 && !containsRest(byDomain, r.SliceSize, rest) {
+		if rest := r.Count % s.Size; i == 0 && rest > 0 && !containsRest(byDomain, s.Size, rest) {
 			return false
 		}
 	}
@@ -154,14 +154,30 @@ func drawGrove(t *rapid.T) grove {
 func (g grove) drawRequest(t *rapid.T) Request {
 	r := Request{Count: rapid.IntRange(1, 9).Draw(t, "count"), Level: rapid.IntRange(None, g.levels).Draw(t, "level")}
 	r.Required = r.Level != None && rapid.Bool().Draw(t, "required")
-	switch rapid.SampledFrom([]string{"", "leader", "slices"}).Draw(t, "with") {
+	switch rapid.SampledFrom([]string{"", "leader", "slices", "slices within slices"}).Draw(t, "with") {
 	case "leader":
 		r.Leader = true
 	case "slices":
-		r.SliceSize = rapid.IntRange(1, 4).Draw(t, "slice size")
-		r.SliceLevel = rapid.IntRange(max(r.Level, 0), g.levels).Draw(t, "slice level")
+		r.Slices = []Slice{{rapid.IntRange(1, 4).Draw(t, "slice size"), rapid.IntRange(max(r.Level, 0), g.levels).Draw(t, "slice level")}}
+	case "slices within slices":
+		r.drawWithin(t, g.levels)
 	}
 	return r
+}
+
+// drawWithin draws slices within slices: each size goes into the one before.
+func (r *Request) drawWithin(t *rapid.T, levels int) {
+	sizes := rapid.SampledFrom([][]int{{4, 2}, {2, 1}, {4, 4}, {6, 3}, {4, 2, 1}, {8, 4, 2}, {4, 2, 2}}).Draw(t, "sizes")
+	level := max(r.Level, 0)
+	for _, size := range sizes {
+		if level > levels {
+			break
+		}
+		level = rapid.IntRange(level, levels).Draw(t, "slice level")
+		r.Slices = append(r.Slices, Slice{size, level})
+		level++
+	}
+	r.Count = sizes[0] * rapid.IntRange(1, 8/sizes[0]).Draw(t, "slices")
 }
 
 // TestPlaceIsRightAndBest: a place is found where there is one, it is what was
@@ -212,14 +228,13 @@ func (g grove) used(t *rapid.T, r Request, p *Placing) use {
 }
 
 func (g grove) checkSlices(t *rapid.T, r Request, p *Placing) {
-	if r.SliceSize < 2 {
-		return
-	}
-	for from := 0; from < r.Count; from += r.SliceSize {
-		slice := p.Nodes[from:min(from+r.SliceSize, r.Count)]
-		for _, node := range slice {
-			if g.domain(node, r.SliceLevel) != g.domain(slice[0], r.SliceLevel) {
-				t.Fatalf("%+v of %+v: the slice from rank %d is on %v", r, g, from, slice)
+	for _, s := range r.Slices {
+		for from := 0; from < r.Count; from += s.Size {
+			slice := p.Nodes[from:min(from+s.Size, r.Count)]
+			for _, node := range slice {
+				if g.domain(node, s.Level) != g.domain(slice[0], s.Level) {
+					t.Fatalf("%+v of %+v: the slice from rank %d is on %v", r, g, from, slice)
+				}
 			}
 		}
 	}

@@ -134,22 +134,45 @@ func TestPlace(t *testing.T) {
 		},
 		{
 			name:  "each slice in one rack",
-			nodes: []string{"x/a/a0:3", "x/b/b0:3", "x/c/c0:4"}, request: Request{Count: 8, Level: block, Required: true, SliceSize: 2, SliceLevel: rack},
+			nodes: []string{"x/a/a0:3", "x/b/b0:3", "x/c/c0:4"}, request: Request{Count: 8, Level: block, Required: true, Slices: []Slice{{2, rack}}},
 			want: "a0 a0 b0 b0 c0 c0 c0 c0",
 		},
 		{
 			name:  "pods that do not fill a slice do not make one together",
-			nodes: []string{"x/a/a0:3", "x/b/b0:3"}, request: Request{Count: 6, Level: None, SliceSize: 2, SliceLevel: rack},
+			nodes: []string{"x/a/a0:3", "x/b/b0:3"}, request: Request{Count: 6, Level: None, Slices: []Slice{{2, rack}}},
 		},
 		{
 			name:  "a smaller last slice goes where nothing else would, and comes last",
-			nodes: []string{"x/a/a0:3", "x/b/b0:4"}, request: Request{Count: 7, Level: None, SliceSize: 2, SliceLevel: rack},
+			nodes: []string{"x/a/a0:3", "x/b/b0:4"}, request: Request{Count: 7, Level: None, Slices: []Slice{{2, rack}}},
 			want: "b0 b0 b0 b0 a0 a0 a0",
 		},
 		{
 			name:  "a smaller last slice takes the place of one",
-			nodes: []string{"x/a/a0:4", "x/b/b0:4"}, request: Request{Count: 7, Level: None, SliceSize: 2, SliceLevel: rack},
+			nodes: []string{"x/a/a0:4", "x/b/b0:4"}, request: Request{Count: 7, Level: None, Slices: []Slice{{2, rack}}},
 			want: "b0 b0 b0 b0 a0 a0 a0",
+		},
+		{
+			name:  "slices of racks, within slices of blocks",
+			nodes: []string{"x/a/a0:3", "x/b/b0:3", "y/c/c0:2", "y/d/d0:2", "z/e/e0:8"}, request: Request{Count: 8, Level: None, Slices: []Slice{{4, block}, {2, rack}}},
+			want: "e0 e0 e0 e0 e0 e0 e0 e0",
+		},
+		{
+			name:  "a rack that holds one pod more than its slices is no help to the slice of a block",
+			nodes: []string{"x/a/a0:3", "x/b/b0:1", "y/c/c0:2", "y/d/d0:2"}, request: Request{Count: 4, Level: None, Slices: []Slice{{4, block}, {2, rack}}},
+			want: "c0 c0 d0 d0",
+		},
+		{
+			name:  "slices of nodes, of racks and of blocks",
+			nodes: []string{"x/a/a0:3", "x/a/a1:3", "x/b/b0:5", "y/c/c0:3", "y/c/c1:3", "y/d/d0:4"}, request: Request{Count: 16, Level: None, Slices: []Slice{{8, block}, {4, rack}, {2, node}}},
+			want: "a0 a0 a1 a1 b0 b0 b0 b0 c0 c0 c1 c1 d0 d0 d0 d0",
+		},
+		{
+			name:  "fewer pods than whole slices that have others within",
+			nodes: []string{"x/a/a0:8"}, request: Request{Count: 6, Level: None, Slices: []Slice{{4, block}, {2, rack}}},
+		},
+		{
+			name:  "a rack without a label has no slices within those of a block",
+			nodes: []string{"x/-/a0:4", "x/b/b0:2"}, request: Request{Count: 4, Level: None, Slices: []Slice{{4, block}, {2, rack}}},
 		},
 		{
 			name:  "the leader is beside rank 0",
@@ -296,7 +319,7 @@ func TestQualityAndBest(t *testing.T) {
 	if value, room, all := tree.Best(Request{Count: 4, Level: 1, Required: true}); value != "b" || room != 3 || all != 6 {
 		t.Errorf("the best rack is %s with %d of %d, want b with 3 of 6", value, room, all)
 	}
-	if value, room, all := tree.Best(Request{Count: 5, Level: 0, Required: true, SliceSize: 3, SliceLevel: 1}); value != "block" || room != 3+2 || all != 5 {
+	if value, room, all := tree.Best(Request{Count: 5, Level: 0, Required: true, Slices: []Slice{{3, 1}}}); value != "block" || room != 3+2 || all != 5 {
 		t.Errorf("the best block with slices of 3 is %s with %d of %d, want block with 5 of 5", value, room, all)
 	}
 }

@@ -16,7 +16,7 @@ type Quality struct {
 // Quality is that of a gang on the nodes that are given. The Tree must have the
 // room that it had before the gang.
 func (t *Tree) Quality(r Request, nodes []int) Quality {
-	t.prepare(&r)
+	t.count(&r)
 	q := Quality{Level: r.Level}
 	if q.Level == None {
 		q.Level = t.levels - 1
@@ -27,10 +27,10 @@ func (t *Tree) Quality(r Request, nodes []int) Quality {
 			q.Crossed++
 		}
 	}
-	size, _ := r.slices()
+	outer, _ := r.outermost(t.levels)
 	q.Fewest = q.Domains
-	if level := min(q.Level, r.SliceLevel); level > None && t.holds(t.byLevel[level], r.Count/size, true) {
-		q.Fewest = min(q.Domains, len(t.fewest(t.byLevel[level], r.Count/size, true)))
+	if level := min(q.Level, outer.Level); level > None && t.holds(t.byLevel[level], t.need(&r), true) {
+		q.Fewest = min(q.Domains, len(t.fewest(t.byLevel[level], t.need(&r), true)))
 	}
 	return q
 }
@@ -48,10 +48,10 @@ func (t *Tree) used(nodes []int, level int) int {
 // and for how many pods of the request that is; "" and 0 if there is none with
 // room. all is for how many pods there is room in the whole tree.
 func (t *Tree) Best(r Request) (value string, room, all int) {
-	t.prepare(&r)
-	size, rest := r.slices()
+	t.count(&r)
+	outer, rest := r.outermost(t.levels)
 	pods := func(d *domain) int {
-		n := d.slots * size
+		n := d.slots * outer.Size
 		if d.penalty == noHost {
 			return 0
 		}

@@ -60,9 +60,10 @@ type domain struct {
 
 	room int
 	free int64
-	// slots is how many slices there is room for, in domains of the level of the
-	// slices and further out; how many pods in those further in. Without slices it
-	// is pods everywhere.
+	// slots is how many slices there is room for: in domains of the level of the
+	// outermost slices and further out how many of those, further in how many of
+	// those within them, and in the end how many pods. Without slices it is pods
+	// everywhere.
 	slots int
 	// penalty is how many of the slots are lost if the domain is the host of what
 	// goes with the slices: the leader, or a last slice that is smaller. noHost if
@@ -165,17 +166,23 @@ func (t *Tree) count(r *Request) {
 	for _, node := range r.Kept {
 		t.domains[t.ids[node]].kept++
 	}
-	size, rest := r.slices()
+	outer, rest := r.outermost(t.levels)
 	for id := last; id >= 0; id-- {
 		d := &t.domains[id]
+		unit, within := r.unit(d.level), 1
+		if d.node >= 0 {
+			d.slots = d.room
+		} else {
+			within = r.unit(d.level + 1)
+		}
+		d.slots /= unit / within
 		switch {
-		case d.level > r.SliceLevel:
-			d.slots, d.penalty = d.room, 0
-		case d.level == r.SliceLevel && d.alone && size > 1:
+		case d.alone && r.sliced(d.level):
 			d.slots = 0
-		case d.level == r.SliceLevel:
-			d.slots = d.room / size
-			d.penalty = t.penalty(d, r, size, rest)
+		case d.level > outer.Level:
+			d.penalty = 0
+		case d.level == outer.Level:
+			d.penalty = t.penalty(d, r, outer.Size, rest)
 		}
 		if id == 0 {
 			break
@@ -184,8 +191,8 @@ func (t *Tree) count(r *Request) {
 		p.room += d.room
 		p.free += d.free
 		p.kept += d.kept
-		if p.level < r.SliceLevel {
-			p.slots += d.slots
+		p.slots += d.slots
+		if p.level < outer.Level {
 			p.penalty = min(p.penalty, d.penalty)
 		}
 	}
