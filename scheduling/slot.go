@@ -191,6 +191,11 @@ func (s *setSlots) free(w workload.Slot) *slot {
 		}
 		return own
 	}
+	if i := s.set.Preferred(w); i != workload.AnySlot && int(i) < len(s.slots) {
+		if sl := s.slots[i]; sl.pod == nil && !sl.surplus && !sl.done {
+			return sl
+		}
+	}
 	var done *slot
 	for _, sl := range s.ofReplica(w.Replica) {
 		switch {

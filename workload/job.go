@@ -105,6 +105,9 @@ type PodSet struct {
 	// set is made of (min(parallelism, completions) of each Job of a
 	// replicated job). Index turns a Slot into an index of the set with it.
 	PodsPerReplica int32
+	// FirstRank is the lowest Rank of a group's pods where they are numbered one
+	// after the other, else 0.
+	FirstRank int32
 	// Phase orders pod sets in time: pods of a phase may depend on those of
 	// earlier ones being ready or complete. The sets of one phase depend on the
 	// same, so they, and only they, can be waited for together.

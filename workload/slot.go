@@ -1,9 +1,11 @@
 package workload
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,9 @@ type Slot struct {
 	PodSet     string
 	Replica    int32
 	Completion int32
+	// Rank is the number of a pod of a group from 1 on, 0 if it has none. It says
+	// which slot the pod takes where that is free: see PodSet.FirstRank.
+	Rank int32
 }
 
 // SlotOf reads from a pod which slot it fills, and of which job: the UID is
@@ -51,9 +56,21 @@ func SlotOf(pod *corev1.Pod) (podOwner types.UID, slot Slot, ok bool) {
 	case ReplicaGVK:
 		_, slot, _ = replicaOf(pod)
 	default:
-		slot = Slot{Completion: Unnumbered}
+		slot = Slot{Completion: Unnumbered, Rank: rankOf(pod)}
 	}
 	return owner.UID, slot, true
+}
+
+// rankOf is the Rank of a group's pod: by Kueue's label, by the label that Kueue's
+// annotation names in its place, or by that of StatefulSets.
+func rankOf(pod *corev1.Pod) int32 {
+	named := pod.Annotations[kueue.PodGroupPodIndexLabelAnnotation]
+	for _, label := range []string{kueue.PodGroupPodIndexLabel, named, appsv1.PodIndexLabel} {
+		if n, ok := ordinal(pod.Labels[label]); ok && n < math.MaxInt32 {
+			return n + 1
+		}
+	}
+	return 0
 }
 
 // ownerSlot is a slot of the job with an owner object.
@@ -147,6 +164,15 @@ func (p *PodSet) Index(s Slot) (index int32, ok bool) {
 		return AnySlot, true
 	}
 	return s.Replica*p.PodsPerReplica + s.Completion, true
+}
+
+// Preferred is the index that a pod of a group has by its Rank, AnySlot if it has
+// none.
+func (p *PodSet) Preferred(s Slot) int32 {
+	if i := s.Rank - p.FirstRank; p.FirstRank > 0 && s.Rank > 0 && i >= 0 && i < p.Count {
+		return i
+	}
+	return AnySlot
 }
 
 // Slot is the inverse of Index: the slot of the pod with that index, which

@@ -64,19 +64,19 @@ func TestSlotOf(t *testing.T) {
 		pod  *corev1.Pod
 		want answer
 	}{
-		"a pod of a JobSet":                    {jobSetPod(nil), answer{"js-1", Slot{"node", 2, 3}, true}},
-		"an index that is an annotation only":  {annotated, answer{"js-1", Slot{"node", 2, 7}, true}},
-		"a Job that numbers no pods":           {jobSetPod(without(batchv1.JobCompletionIndexAnnotation)), answer{"js-1", Slot{"node", 2, Unnumbered}, true}},
-		"a pod of a Job":                       {jobPod(nil, nil), answer{"job-1", Slot{"main", 0, Unnumbered}, true}},
-		"a pod of an Indexed Job":              {jobPod(map[string]string{batchv1.JobCompletionIndexAnnotation: "5"}, nil), answer{"job-1", Slot{"main", 0, 5}, true}},
-		"a Job's index as an annotation":       {jobPod(nil, map[string]string{batchv1.JobCompletionIndexAnnotation: "5"}), answer{"job-1", Slot{"main", 0, 5}, true}},
-		"an index of the author's own":         {jobPod(map[string]string{batchv1.JobCompletionIndexAnnotation: "five"}, nil), answer{"job-1", Slot{"main", 0, Unnumbered}, true}},
+		"a pod of a JobSet":                    {jobSetPod(nil), answer{"js-1", Slot{PodSet: "node", Replica: 2, Completion: 3}, true}},
+		"an index that is an annotation only":  {annotated, answer{"js-1", Slot{PodSet: "node", Replica: 2, Completion: 7}, true}},
+		"a Job that numbers no pods":           {jobSetPod(without(batchv1.JobCompletionIndexAnnotation)), answer{"js-1", Slot{PodSet: "node", Replica: 2, Completion: Unnumbered}, true}},
+		"a pod of a Job":                       {jobPod(nil, nil), answer{"job-1", Slot{PodSet: "main", Replica: 0, Completion: Unnumbered}, true}},
+		"a pod of an Indexed Job":              {jobPod(map[string]string{batchv1.JobCompletionIndexAnnotation: "5"}, nil), answer{"job-1", Slot{PodSet: "main", Replica: 0, Completion: 5}, true}},
+		"a Job's index as an annotation":       {jobPod(nil, map[string]string{batchv1.JobCompletionIndexAnnotation: "5"}), answer{"job-1", Slot{PodSet: "main", Replica: 0, Completion: 5}, true}},
+		"an index of the author's own":         {jobPod(map[string]string{batchv1.JobCompletionIndexAnnotation: "five"}, nil), answer{"job-1", Slot{PodSet: "main", Replica: 0, Completion: Unnumbered}, true}},
 		"a Job's pod that another API owns":    {ownedBy(jobPod(nil, nil), "example.com/v1", "Job"), answer{}},
-		"a Job's pod by another version":       {ownedBy(jobPod(nil, nil), "batch/v2", "Job"), answer{"job-1", Slot{"main", 0, Unnumbered}, true}},
+		"a Job's pod by another version":       {ownedBy(jobPod(nil, nil), "batch/v2", "Job"), answer{"job-1", Slot{PodSet: "main", Replica: 0, Completion: Unnumbered}, true}},
 		"a pod of a ReplicaSet":                {ownedBy(jobPod(nil, nil), "apps/v1", "ReplicaSet"), answer{}},
 		"a pod of a Job that nobody controls":  {orphan(jobPod(nil, nil)), answer{}},
 		"labels on a pod of nobody":            {orphan(jobSetPod(nil)), answer{}},
-		"a JobSet that writes no UID":          {jobSetPod(without(jobset.JobSetUIDKey)), answer{"job-1", Slot{"main", 0, 3}, true}},
+		"a JobSet that writes no UID":          {jobSetPod(without(jobset.JobSetUIDKey)), answer{"job-1", Slot{PodSet: "main", Replica: 0, Completion: 3}, true}},
 		"no replicated job":                    {jobSetPod(without(jobset.ReplicatedJobNameKey)), answer{}},
 		"no job index":                         {jobSetPod(without(jobset.JobIndexKey)), answer{}},
 		"a job index that is a word":           {jobSetPod(set(jobset.JobIndexKey, "two")), answer{}},
@@ -106,15 +106,15 @@ func TestIndex(t *testing.T) {
 		index int32
 		ok    bool
 	}{
-		"replica by replica":                    {Slot{"node", 2, 1}, 9, true},
-		"a pod without a number":                {Slot{"node", 2, Unnumbered}, AnySlot, true},
-		"a completion beyond those that run":    {Slot{"node", 0, 4}, AnySlot, true},
-		"a replica that the set does not have":  {Slot{"node", 3, 0}, 0, false},
-		"a negative replica":                    {Slot{"node", -1, 0}, 0, false},
-		"another pod set of the same job":       {Slot{"launcher", 0, 0}, 0, false},
-		"the last place of the last replica":    {Slot{"node", 2, 3}, 11, true},
-		"the first place of the first replica":  {Slot{"node", 0, 0}, 0, true},
-		"a completion of the replica before it": {Slot{"node", 1, 3}, 7, true},
+		"replica by replica":                    {Slot{PodSet: "node", Replica: 2, Completion: 1}, 9, true},
+		"a pod without a number":                {Slot{PodSet: "node", Replica: 2, Completion: Unnumbered}, AnySlot, true},
+		"a completion beyond those that run":    {Slot{PodSet: "node", Replica: 0, Completion: 4}, AnySlot, true},
+		"a replica that the set does not have":  {Slot{PodSet: "node", Replica: 3, Completion: 0}, 0, false},
+		"a negative replica":                    {Slot{PodSet: "node", Replica: -1, Completion: 0}, 0, false},
+		"another pod set of the same job":       {Slot{PodSet: "launcher", Replica: 0, Completion: 0}, 0, false},
+		"the last place of the last replica":    {Slot{PodSet: "node", Replica: 2, Completion: 3}, 11, true},
+		"the first place of the first replica":  {Slot{PodSet: "node", Replica: 0, Completion: 0}, 0, true},
+		"a completion of the replica before it": {Slot{PodSet: "node", Replica: 1, Completion: 3}, 7, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if index, ok := set.Index(tc.slot); index != tc.index || ok != tc.ok {

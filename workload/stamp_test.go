@@ -63,14 +63,14 @@ func TestLabelsOf(t *testing.T) {
 		slot Slot
 		want map[string]string
 	}{
-		"a pod of the second of two Jobs": {Slot{"node", 1, 3}, map[string]string{
+		"a pod of the second of two Jobs": {Slot{PodSet: "node", Replica: 1, Completion: 3}, map[string]string{
 			prefix + "replicatedjob-name": "node", prefix + "replicatedjob-replicas": "2",
 			prefix + "job-index": "1", prefix + "job-global-index": "5", prefix + "job-group-index": "2",
 			// The SHA-1 of team-nlp/train-node-1.
 			prefix + "job-key":             "7b41b5451cffecefffbd9d5f5d092b26dae3b77f",
 			"batch.kubernetes.io/job-name": "train-node-1", "job-name": "train-node-1", "batch.kubernetes.io/job-completion-index": "3",
 		}},
-		"a pod that its Job does not number": {Slot{"heap", 0, 0}, map[string]string{
+		"a pod that its Job does not number": {Slot{PodSet: "heap", Replica: 0, Completion: 0}, map[string]string{
 			prefix + "replicatedjob-name": "heap", prefix + "replicatedjob-replicas": "1",
 			prefix + "job-index": "0", prefix + "job-global-index": "6", prefix + "job-group-index": "3",
 			prefix + "job-key":             "209d442890d627bad537c4bcb48cd909bd7e63c2",
@@ -94,7 +94,7 @@ func TestLabelsOf(t *testing.T) {
 	})
 	t.Run("what differs between pods is known by its name", func(t *testing.T) {
 		set := readSet(t, js, "node")
-		first, sibling, other := set.LabelsOf(Slot{"node", 0, 0}), set.LabelsOf(Slot{"node", 0, 1}), set.LabelsOf(Slot{"node", 1, 0})
+		first, sibling, other := set.LabelsOf(Slot{PodSet: "node", Replica: 0, Completion: 0}), set.LabelsOf(Slot{PodSet: "node", Replica: 0, Completion: 1}), set.LabelsOf(Slot{PodSet: "node", Replica: 1, Completion: 0})
 		for label, value := range first {
 			if got := DiffersByPod(label); got != (sibling[label] != value) {
 				t.Errorf("DiffersByPod(%s) = %v", label, got)
@@ -105,7 +105,7 @@ func TestLabelsOf(t *testing.T) {
 		}
 	})
 	t.Run("a set on which no controller writes has none", func(t *testing.T) {
-		if got := (&PodSet{Name: "node", Count: 2, PodsPerReplica: 1}).LabelsOf(Slot{"node", 1, 0}); len(got) > 0 {
+		if got := (&PodSet{Name: "node", Count: 2, PodsPerReplica: 1}).LabelsOf(Slot{PodSet: "node", Replica: 1, Completion: 0}); len(got) > 0 {
 			t.Errorf("labels are %v", got)
 		}
 	})
@@ -243,7 +243,7 @@ func TestStamped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := readSet(t, tc.js, "node")
-			slot := Slot{"node", 1, 0}
+			slot := Slot{PodSet: "node", Replica: 1, Completion: 0}
 			want := tc.pod.DeepCopy()
 			before := tc.pod.DeepCopy()
 			want.Labels = set.LabelsOf(slot)

@@ -395,21 +395,21 @@ func TestSlotsOfTrainingPods(t *testing.T) {
 		want Slot
 		none bool
 	}{
-		"a worker":                  {pod: trainingPod("train-worker-2", "kubeflow.org/v1", "PyTorchJob", "train", "pt-1", v1("worker", "2")), want: Slot{"worker", 0, 2}},
-		"a master":                  {pod: trainingPod("train-master-0", "kubeflow.org/v1", "PyTorchJob", "train", "pt-1", v1("master", "0")), want: Slot{"master", 0, 0}},
-		"a launcher has no number":  {pod: trainingPod("train-launcher", "kubeflow.org/v1", "MPIJob", "train", "pt-1", v1("launcher", "")), want: Slot{"launcher", 0, 0}},
+		"a worker":                  {pod: trainingPod("train-worker-2", "kubeflow.org/v1", "PyTorchJob", "train", "pt-1", v1("worker", "2")), want: Slot{PodSet: "worker", Replica: 0, Completion: 2}},
+		"a master":                  {pod: trainingPod("train-master-0", "kubeflow.org/v1", "PyTorchJob", "train", "pt-1", v1("master", "0")), want: Slot{PodSet: "master", Replica: 0, Completion: 0}},
+		"a launcher has no number":  {pod: trainingPod("train-launcher", "kubeflow.org/v1", "MPIJob", "train", "pt-1", v1("launcher", "")), want: Slot{PodSet: "launcher", Replica: 0, Completion: 0}},
 		"no number":                 {pod: trainingPod("train-worker-x", "kubeflow.org/v1", "TFJob", "train", "pt-1", v1("worker", "x")), none: true},
 		"labels that were taken":    {pod: trainingPod("train-worker-0", "kubeflow.org/v1", "TFJob", "train", "pt-1", nil), none: true},
 		"another owner":             {pod: trainingPod("train-worker-0", "apps/v1", "ReplicaSet", "train", "pt-1", v1("worker", "0")), none: true},
 		"another kind of the group": {pod: trainingPod("train-worker-0", "kubeflow.org/v1", "Notebook", "train", "pt-1", v1("worker", "0")), none: true},
 		"a worker of the MPI Operator, by its name": {
-			pod: trainingPod("train-worker-1", "kubeflow.org/v2beta1", "MPIJob", "train", "pt-1", v2("worker", "2")), want: Slot{"worker", 0, 1},
+			pod: trainingPod("train-worker-1", "kubeflow.org/v2beta1", "MPIJob", "train", "pt-1", v2("worker", "2")), want: Slot{PodSet: "worker", Replica: 0, Completion: 1},
 		},
 		"its launcher, by the Job's name": {
-			pod: trainingPod("train-launcher-x7k2p", "batch/v1", "Job", "train-launcher", "pt-1", v2("launcher", "0")), want: Slot{"launcher", 0, 0},
+			pod: trainingPod("train-launcher-x7k2p", "batch/v1", "Job", "train-launcher", "pt-1", v2("launcher", "0")), want: Slot{PodSet: "launcher", Replica: 0, Completion: 0},
 		},
 		"a Job whose author copied the labels": {
-			pod: trainingPod("mine-x7k2p", "batch/v1", "Job", "mine", "pt-1", v2("launcher", "0")), want: Slot{"main", 0, -1},
+			pod: trainingPod("mine-x7k2p", "batch/v1", "Job", "mine", "pt-1", v2("launcher", "0")), want: Slot{PodSet: "main", Replica: 0, Completion: -1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

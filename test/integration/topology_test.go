@@ -144,6 +144,38 @@ func init() {
 				t.Errorf("after one has come back the ranks are on %s, want %s", got, want)
 			}
 		}},
+		scenario{name: "pods of a group that are numbered have the nodes of their ranks, whichever comes first", run: func(t *testing.T, e *env) {
+			e.closeRacks(t, 3, 2)
+			e.closeQueue(t, "team", 1000)
+			pods := e.group("ring", "team", 6, 4)
+			for i, pod := range pods {
+				pod.Annotations[kueue.PodSetPreferredTopologyAnnotation] = rackLevel
+				pod.Labels[kueue.PodGroupPodIndexLabel] = strconv.Itoa((i*5 + 2) % 6)
+				e.Create(t, pod)
+			}
+			e.onNode(t, pods...)
+			byRank := make([]string, len(pods))
+			for i, pod := range pods {
+				if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+					t.Fatal(err)
+				}
+				byRank[(i*5+2)%6] = pod.Spec.NodeName
+			}
+			if got := strings.Join(byRank, " "); got != "a-0 a-0 a-1 a-1 a-2 a-2" {
+				t.Errorf("the ranks are on %s", got)
+			}
+		}},
+		scenario{name: "slices within slices: pods that follow each other share a node, and more of them a rack", run: func(t *testing.T, e *env) {
+			e.closeRacks(t, 3, 2, 1)
+			e.closeQueue(t, "team", 1000)
+			js := asks(e.job("nested", "team", 8, 4), kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
+				fmt.Sprintf(`[{"topology":%q,"size":4},{"topology":%q,"size":2}]`, rackLevel, corev1.LabelHostname))
+			e.Create(t, js)
+			e.runs(t, js, 8)
+			if got := strings.Join(e.nodesByRank(t, js), " "); got != "a-0 a-0 a-1 a-1 b-0 b-0 b-1 b-1" {
+				t.Errorf("the ranks are on %s", got)
+			}
+		}},
 		scenario{name: "a required rack that is too small keeps a job pending with numbers, until a node comes", run: func(t *testing.T, e *env) {
 			e.closeRacks(t, 2, 1)
 			e.closeQueue(t, "team", 1000)
