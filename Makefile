@@ -81,8 +81,8 @@ test: test-unit test-integration test-e2e test-handover test-bench ## All tests:
 ##@ Measure
 
 .PHONY: bench-plan
-bench-plan: ## Time of planning a gang, by nodes and pods
-	$(GO) test ./placement -run '^$$' -bench BenchmarkPlan -benchmem
+bench-plan: ## Time of planning a gang, by nodes and pods, and what it costs to ask for a rack
+	$(GO) test ./placement -run '^$$' -bench 'BenchmarkPlan|BenchmarkRackLoad' -benchmem
 
 .PHONY: bench-pending
 bench-pending: ## How long pods are kept by 10,000 gangs that wait (36 shapes: 2 minutes; BENCH=deep: 50,000 gangs; BENCH=all-distinct: worst case, 10 minutes)

@@ -125,6 +125,11 @@ func TestTopology(t *testing.T) {
 			want: []string{"a0 a1"},
 		},
 		{
+			name: "and are told of where there is too little without them", nodes: append(oneBlock(2), makeNodes(2, 8)...),
+			gang: gangOf(close(class(makePod("worker", 8), 3), rack)),
+			why:  reason.New(reason.ExceedsCluster, "needs 3 pods of 8 GPUs in one rack; even empty, none is as large; 2 nodes with room lack the label"),
+		},
+		{
 			name: "a preferred rack that is too small: the fewest racks", nodes: oneBlock(1, 3, 2),
 			gang: gangOf(close(class(makePod("worker", 8), 5), preferring("rack"))),
 			want: []string{"b0 b1 b2 c0 c1"},

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -34,20 +35,30 @@ func (g *group) whyNot() *reason.Reason {
 	}
 	value, room, all := g.tree.Best(r)
 	need := g.wording(r)
+	unlabelled, besides := g.unlabelled(), ""
+	if unlabelled > 0 {
+		besides = fmt.Sprintf("; %s the label", nodesLack(unlabelled))
+	}
 	switch {
 	case len(r.Kept) > 0:
 		return reason.New(reason.NoPlacement, "%s, where the rest of the gang is: there is no room for that", need)
+	case unlabelled > 0 && unlabelled == len(g.inTree):
+		return reason.New(reason.NoPlacement, "%s; no node with room has that label", need)
 	case !r.Required:
-		return reason.New(reason.NoPlacement, "%s; there is room for %s in such", need, numberOrNone(all))
+		return reason.New(reason.NoPlacement, "%s; there is room for %s in such%s", need, numberOrNone(all), besides)
 	case value == "":
-		if g.unlabelled() {
-			return reason.New(reason.NoPlacement, "%s; no node with room has that label", need)
-		}
-		return reason.New(reason.NoPlacement, "%s; none has room for one", need)
+		return reason.New(reason.NoPlacement, "%s; none has room for one%s", need, besides)
 	case g.neverFits(r):
-		return reason.New(reason.ExceedsCluster, "%s; even empty, none is as large", need)
+		return reason.New(reason.ExceedsCluster, "%s; even empty, none is as large%s", need, besides)
 	}
-	return reason.New(reason.NoPlacement, "%s; the best, %s, has room for %d", need, value, room)
+	return reason.New(reason.NoPlacement, "%s; the best, %s, has room for %d%s", need, value, room, besides)
+}
+
+func nodesLack(n int) string {
+	if n == 1 {
+		return "1 node with room lacks"
+	}
+	return fmt.Sprintf("%d nodes with room lack", n)
 }
 
 func (g *group) refused() bool {
@@ -86,17 +97,23 @@ func (g *group) wording(r topology.Request) string {
 	return text
 }
 
-// unlabelled says that no node with room has the label that is asked for.
-func (g *group) unlabelled() bool {
-	if g.topology.Level == v1.LabelHostname {
-		return false
+// unlabelled is how many nodes with room lack the label of a level that pods must
+// share.
+func (g *group) unlabelled() (n int) {
+	var asked []string
+	if g.topology.Required {
+		asked = append(asked, g.topology.Level)
+	}
+	for _, s := range g.topology.Slices {
+		asked = append(asked, s.Level)
 	}
 	for _, i := range g.inTree {
-		if _, found := g.nodes[i].Node().Labels[g.topology.Level]; found {
-			return false
+		labels := g.nodes[i].Node().Labels
+		if slices.ContainsFunc(asked, func(level string) bool { return level != v1.LabelHostname && labels[level] == "" }) {
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // neverFits says that the nodes that the group may use would have too little room
