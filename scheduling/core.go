@@ -105,7 +105,7 @@ func NewCore(ctx context.Context, c Config) *Core {
 
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
-	c.jobs.recorder, c.jobs.pods = recorder, f.Core().V1().Pods().Lister()
+	c.jobs.recorder, c.jobs.pods, c.jobs.nodes = recorder, f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
 	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
 		return err
 	}

@@ -38,8 +38,9 @@ type Jobs struct {
 	kinds    map[schema.GroupKind]workload.Kind
 	renderer *rendering.Renderer
 	timing   Timing
-	// pods reads the scheduler's informer, served are its names.
+	// pods and nodes read the scheduler's informers, served are its names.
 	pods   corelisters.PodLister
+	nodes  corelisters.NodeLister
 	served sets.Set[string]
 
 	// watched are the kinds that the Ledger learns from; the process that

@@ -74,6 +74,10 @@ type reporter struct {
 	// cycles are those of Cohorts that have been told, invalid what else was told of
 	// Cohorts.
 	cycles, invalid map[string]string
+	// topologies is what flavors have been told of theirs, lookedAt when that was
+	// last looked for.
+	topologies map[string]string
+	lookedAt   time.Time
 }
 
 // run reports whenever the Ledger says that something changed.
@@ -131,6 +135,7 @@ func (r *reporter) report(ctx context.Context) error {
 	if !follows {
 		keep(r.keepQueueFinalizers(ctx, counts.clusterQueues))
 		keep(r.tellCohorts(ctx))
+		keep(r.tellTopologies(ctx))
 	}
 	for _, l := range lines {
 		if follows {

@@ -43,7 +43,53 @@ func TestPhases(t *testing.T) {
 		{"a JobSet that restarts in its second phase runs through both again", restarted},
 		{"a replicated job does not wait for one that depends on something else", unlikeDependencies},
 		{"Jobs with more completions than parallel pods run them all", manyCompletions},
+		{"a JobSet that requires a rack of a Topology is in one, its ranks node by node", inOneRack},
 	})
+}
+
+// inOneRack has a queue besides whose flavor names a Topology.
+func inOneRack(t *testing.T, tm team) {
+	const levels = "racks"
+	for _, obj := range []client.Object{
+		&kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: levels}, Spec: kueue.TopologySpec{
+			Levels: []kueue.TopologyLevel{{NodeLabel: rackLabel}, {NodeLabel: corev1.LabelHostname}},
+		}},
+		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: levels}, Spec: kueue.ResourceFlavorSpec{
+			NodeLabels: map[string]string{corev1.LabelOSStable: "linux"}, TopologyName: new(kueue.TopologyReference(levels)),
+		}},
+	} {
+		if err := tm.client.Create(t.Context(), obj); err != nil {
+			t.Fatalf("creating %T: %v", obj, err)
+		}
+	}
+	queue := &kueue.ClusterQueue{}
+	if err := tm.client.Get(t.Context(), client.ObjectKey{Name: tm.namespace + "-q"}, queue); err != nil {
+		t.Fatal(err)
+	}
+	queue.Spec.ResourceGroups[0].Flavors[0].Name = levels
+	if err := tm.client.Update(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	create := func(name string, rj jobset.ReplicatedJob) {
+		rj.Template.Spec.CompletionMode = new(batchv1.IndexedCompletion)
+		rj.Template.Spec.Template.Annotations = map[string]string{kueue.PodSetRequiredTopologyAnnotation: rackLabel}
+		tm.createJobSet(t, tm.jobSet(name, rj))
+	}
+	create("wide", replicated("node", 1, 3, 8))
+	tm.jobSetWaits(t, "wide", "ExceedsCluster", "needs 3 pods of 8 GPUs in one "+rackLabel+"; even empty, none is as large")
+	create("small", replicated("node", 1, 1, 8))
+	tm.runs(t, "small", 1)
+	create("train", replicated("node", 2, 2, 4))
+	tm.kill(t, "muster-scheduler")
+	tm.restart(t, "muster-scheduler")
+	byRank := map[string]string{}
+	for _, p := range tm.runs(t, "train", 4) {
+		byRank[p.Labels[jobset.JobIndexKey]+"/"+p.Labels[batchv1.JobCompletionIndexAnnotation]] = p.Spec.NodeName
+	}
+	want := map[string]string{"0/0": "node-2", "0/1": "node-2", "1/0": "node-3", "1/1": "node-3"}
+	if diff := cmp.Diff(want, byRank); diff != "" {
+		t.Errorf("nodes by rank (-want +got):\n%s", diff)
+	}
 }
 
 func withQueue(t *testing.T, tm team) team {
