@@ -99,6 +99,10 @@ func topologyOf(ps *workload.PodSet, flavors map[corev1.ResourceName]string, tre
 	}
 	t := &placement.Topology{Levels: levels}
 	r := ps.Topology
+	if len(levelsAsked(r)) > 0 && differing(flavors, tree) != "" {
+		// Whoever plans it finds no level, see disagree.
+		t.Levels = nil
+	}
 	for _, s := range workload.SlicesOf(r) {
 		if s.Size > 1 {
 			t.Slices = append(t.Slices, placement.Slice{Level: s.Topology, Size: int(s.Size)})
@@ -130,22 +134,30 @@ func levelsOf(flavors map[corev1.ResourceName]string, tree *quota.Tree) (flavor 
 	return "", nil
 }
 
+// differing is a flavor of a pod set whose topology has other levels than that of
+// the first which has any, "" if there is none.
+func differing(flavors map[corev1.ResourceName]string, tree *quota.Tree) string {
+	_, levels := levelsOf(flavors, tree)
+	for _, r := range slices.Sorted(maps.Keys(flavors)) {
+		if l := tree.Levels(flavors[r]); len(l) > 0 && !slices.Equal(l, levels) {
+			return flavors[r]
+		}
+	}
+	return ""
+}
+
 // disagree says that a pod set which asks for a level has flavors whose topologies
 // have other levels: then no domain is right. nil if none has.
 func disagree(job *workload.Job, a *quota.Assignment, tree *quota.Tree) *reason.Reason {
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
-		if len(levelsAsked(ps.Topology)) == 0 {
+		other := differing(a.Flavors[i], tree)
+		if len(levelsAsked(ps.Topology)) == 0 || other == "" {
 			continue
 		}
 		first, levels := levelsOf(a.Flavors[i], tree)
-		for _, r := range slices.Sorted(maps.Keys(a.Flavors[i])) {
-			other := a.Flavors[i][r]
-			if l := tree.Levels(other); len(l) > 0 && !slices.Equal(l, levels) {
-				return reason.New(reason.Misconfigured, "pod set %q asks for a topology level, and the topologies of its flavors %s and %s have different levels (%s; %s)",
-					ps.Name, first, other, strings.Join(levels, ", "), strings.Join(l, ", "))
-			}
-		}
+		return reason.New(reason.Misconfigured, "pod set %q asks for a topology level, and the topologies of its flavors %s and %s have different levels (%s; %s)",
+			ps.Name, first, other, strings.Join(levels, ", "), strings.Join(tree.Levels(other), ", "))
 	}
 	return nil
 }

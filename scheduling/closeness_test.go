@@ -243,6 +243,30 @@ func TestTheWorkloadSaysHowCloseThePodsAre(t *testing.T) {
 	}
 }
 
+// TestFlavorsThatDisagreeHaveNoLevel: whoever plans such a job, be it to find
+// victims for it, finds no place.
+func TestFlavorsThatDisagreeHaveNoLevel(t *testing.T) {
+	s := closeStage(t, 2)
+	topologyOn("cpu", "other", "rack", "block")(s)
+	j := job("a", asking(set("node", 0, 2, 8), kueue.PodSetTopologyRequest{Preferred: new("rack")}))
+	for name, tc := range map[string]struct {
+		cpu  string
+		want []string
+	}{
+		"in one flavor":  {"gpu", []string{"block", "rack", corev1.LabelHostname}},
+		"in two of them": {"cpu", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &quota.Assignment{Flavors: []map[corev1.ResourceName]string{{gpuResource: "gpu", corev1.ResourceCPU: tc.cpu}}}
+			classes := []class{{set: 0}}
+			setCloseness(j, a, s.Ledger.quota, classes)
+			if diff := cmp.Diff(tc.want, classes[0].topology.Levels); diff != "" {
+				t.Errorf("levels (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestFourNodesAndThenSix(t *testing.T) {
 	s := closeStage(t, 4, 6)
 	four := job("four", asking(set("node", 0, 4, 8), kueue.PodSetTopologyRequest{Required: new("rack")}))
