@@ -235,5 +235,34 @@ func init() {
 				t.Errorf("the job is on %s", got)
 			}
 		}},
+		scenario{name: "a job that requires a rack starts in the flavor that has one", configure: func(c *configv1alpha1.SchedulerConfiguration) {
+			c.Topology.Levels = []string{blockLevel, rackLevel}
+		}, run: func(t *testing.T, e *env) {
+			for _, n := range []struct{ name, rack, tier string }{{"a-0", "a", "spot"}, {"b-0", "b", "spot"}, {"c-0", "c", "ondemand"}, {"c-1", "c", "ondemand"}} {
+				node := e.Node(t, n.name, 8)
+				node.Labels[blockLevel], node.Labels[rackLevel], node.Labels["tier"] = "x", n.rack, n.tier
+				if err := e.Client.Update(t.Context(), node); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e.tiers(t, "team", 32, "spot", "ondemand")
+			first := asks(e.job("first", "team", 2, 4), kueue.PodSetRequiredTopologyAnnotation, rackLevel)
+			e.Create(t, first)
+			e.runs(t, first, 2)
+			e.inFlavor(t, first, "spot")
+			next := asks(e.job("next", "team", 2, 8), kueue.PodSetRequiredTopologyAnnotation, rackLevel)
+			e.Create(t, next)
+			e.runs(t, next, 2)
+			e.inFlavor(t, next, "ondemand")
+			e.condition(t, next, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", "in one domain of "+rackLevel)
+			e.finish(t, first)
+			waits := asks(e.job("waits", "team", 2, 8), kueue.PodSetRequiredTopologyAnnotation, rackLevel)
+			e.Create(t, waits)
+			e.pending(t, waits, "NoPlacement", "flavor "+e.namespace+"-ondemand: needs 2 pods of 8 GPUs; 0 GPUs are free")
+			e.pending(t, waits, "NoPlacement", "flavor "+e.namespace+"-spot: needs 2 pods of 8 GPUs in one "+rackLevel+"; even empty, none is as large")
+			e.finish(t, next)
+			e.runs(t, waits, 2)
+			e.inFlavor(t, waits, "ondemand")
+		}},
 	)
 }
