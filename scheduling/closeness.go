@@ -45,7 +45,7 @@ func setCloseness(job *workload.Job, a *quota.Assignment, tree *quota.Tree, clas
 	largest := -1
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
-		t := topologyOf(ps, a.Flavors[i], tree)
+		t := topologyOf(ps, flavorsAround(job, i, a), tree)
 		if name := groupName(ps); t != nil && name != "" {
 			if groups[name] == nil {
 				groups[name] = t
@@ -90,9 +90,24 @@ func isLeader(job *workload.Job, i int, group string) bool {
 	return false
 }
 
-// topologyOf is what a pod set asks for on the nodes of its flavors, nil where there
-// are no domains or it is a single pod that asks for nothing.
-func topologyOf(ps *workload.PodSet, flavors map[corev1.ResourceName]string, tree *quota.Tree) *placement.Topology {
+// flavorsAround are the flavors of a pod set and of the others of its group.
+func flavorsAround(job *workload.Job, i int, a *quota.Assignment) []string {
+	var out []string
+	group := groupName(&job.PodSets[i])
+	for k := range job.PodSets {
+		if k != i && (group == "" || groupName(&job.PodSets[k]) != group) {
+			continue
+		}
+		for _, r := range slices.Sorted(maps.Keys(a.Flavors[k])) {
+			out = append(out, a.Flavors[k][r])
+		}
+	}
+	return out
+}
+
+// topologyOf is what a pod set asks for on the nodes of the flavors given, nil where
+// there are no domains or it is a single pod that asks for nothing.
+func topologyOf(ps *workload.PodSet, flavors []string, tree *quota.Tree) *placement.Topology {
 	flavor, levels := levelsOf(flavors, tree)
 	if len(levels) == 0 {
 		return nil
@@ -124,40 +139,46 @@ func topologyOf(ps *workload.PodSet, flavors map[corev1.ResourceName]string, tre
 	return t
 }
 
-// levelsOf are the levels of the first of a pod set's flavors that has any.
-func levelsOf(flavors map[corev1.ResourceName]string, tree *quota.Tree) (flavor string, levels []string) {
-	for _, r := range slices.Sorted(maps.Keys(flavors)) {
-		if levels := tree.Levels(flavors[r]); len(levels) > 0 {
-			return flavors[r], levels
+// levelsOf are the levels of the first of some flavors that has any.
+func levelsOf(flavors []string, tree *quota.Tree) (flavor string, levels []string) {
+	for _, flavor := range flavors {
+		if levels := tree.Levels(flavor); len(levels) > 0 {
+			return flavor, levels
 		}
 	}
 	return "", nil
 }
 
-// differing is a flavor of a pod set whose topology has other levels than that of
-// the first which has any, "" if there is none.
-func differing(flavors map[corev1.ResourceName]string, tree *quota.Tree) string {
+// differing is one of some flavors whose topology has other levels than that of the
+// first which has any, "" if there is none.
+func differing(flavors []string, tree *quota.Tree) string {
 	_, levels := levelsOf(flavors, tree)
-	for _, r := range slices.Sorted(maps.Keys(flavors)) {
-		if l := tree.Levels(flavors[r]); len(l) > 0 && !slices.Equal(l, levels) {
-			return flavors[r]
+	for _, flavor := range flavors {
+		if l := tree.Levels(flavor); len(l) > 0 && !slices.Equal(l, levels) {
+			return flavor
 		}
 	}
 	return ""
 }
 
-// disagree says that a pod set which asks for a level has flavors whose topologies
-// have other levels: then no domain is right. nil if none has.
+// disagree says that a pod set which asks for a level has flavors, or others of its
+// group have, whose topologies have other levels: then no domain is right. nil if
+// that is so of none.
 func disagree(job *workload.Job, a *quota.Assignment, tree *quota.Tree) *reason.Reason {
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
-		other := differing(a.Flavors[i], tree)
+		flavors := flavorsAround(job, i, a)
+		other := differing(flavors, tree)
 		if len(levelsAsked(ps.Topology)) == 0 || other == "" {
 			continue
 		}
-		first, levels := levelsOf(a.Flavors[i], tree)
-		return reason.New(reason.Misconfigured, "pod set %q asks for a topology level, and the topologies of its flavors %s and %s have different levels (%s; %s)",
-			ps.Name, first, other, strings.Join(levels, ", "), strings.Join(tree.Levels(other), ", "))
+		whose := "its flavors"
+		if group := groupName(ps); group != "" {
+			whose = "the flavors of its group " + group + ","
+		}
+		first, levels := levelsOf(flavors, tree)
+		return reason.New(reason.Misconfigured, "pod set %q asks for a topology level, and the topologies of %s %s and %s have different levels (%s; %s)",
+			ps.Name, whose, first, other, strings.Join(levels, ", "), strings.Join(tree.Levels(other), ", "))
 	}
 	return nil
 }

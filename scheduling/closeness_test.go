@@ -247,21 +247,42 @@ func TestTheWorkloadSaysHowCloseThePodsAre(t *testing.T) {
 // victims for it, finds no place.
 func TestFlavorsThatDisagreeHaveNoLevel(t *testing.T) {
 	s := closeStage(t, 2)
-	topologyOn("cpu", "other", "rack", "block")(s)
-	j := job("a", asking(set("node", 0, 2, 8), kueue.PodSetTopologyRequest{Preferred: new("rack")}))
+	topologyOn("other", "other", "rack", "block")(s)
+	levels := []string{"block", "rack", corev1.LabelHostname}
+	const torn = `pod set "leader" asks for a topology level, and the topologies of `
 	for name, tc := range map[string]struct {
-		cpu  string
-		want []string
+		group *string
+		// cpu and worker are flavors: of the leader's CPUs, and of the workers.
+		cpu, worker string
+		want        [][]string
+		why         string
 	}{
-		"in one flavor":  {"gpu", []string{"block", "rack", corev1.LabelHostname}},
-		"in two of them": {"cpu", nil},
+		"in one flavor": {nil, "gpu", "gpu", [][]string{levels, levels}, ""},
+		"in two of them": {nil, "other", "gpu", [][]string{nil, levels},
+			torn + "its flavors other and gpu have different levels (rack, block; block, rack, kubernetes.io/hostname)"},
+		"each pod set in one": {nil, "gpu", "other", [][]string{levels, {"rack", "block"}}, ""},
+		"each pod set of a group in one": {new("ring"), "gpu", "other", [][]string{nil, nil},
+			torn + "the flavors of its group ring, gpu and other have different levels (block, rack, kubernetes.io/hostname; rack, block)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &quota.Assignment{Flavors: []map[corev1.ResourceName]string{{gpuResource: "gpu", corev1.ResourceCPU: tc.cpu}}}
-			classes := []class{{set: 0}}
+			inRack := kueue.PodSetTopologyRequest{Preferred: new("rack"), PodSetGroupName: tc.group}
+			j := job("a", asking(set("leader", 0, 1, 8), inRack), asking(set("worker", 0, 2, 8), inRack))
+			a := &quota.Assignment{Flavors: []map[corev1.ResourceName]string{{gpuResource: "gpu", corev1.ResourceCPU: tc.cpu}, {gpuResource: tc.worker}}}
+			classes := []class{{set: 0}, {set: 1}}
 			setCloseness(j, a, s.Ledger.quota, classes)
-			if diff := cmp.Diff(tc.want, classes[0].topology.Levels); diff != "" {
+			var got [][]string
+			for _, c := range classes {
+				got = append(got, c.topology.Levels)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("levels (-want +got):\n%s", diff)
+			}
+			var why string
+			if no := disagree(j, a, s.Ledger.quota); no != nil {
+				why = no.Message
+			}
+			if diff := cmp.Diff(tc.why, why); diff != "" {
+				t.Errorf("why (-want +got):\n%s", diff)
 			}
 		})
 	}
