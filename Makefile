@@ -84,6 +84,10 @@ test: test-unit test-integration test-e2e test-handover test-bench ## All tests:
 bench-plan: ## Time of planning a gang, by nodes and pods, and what it costs to ask for a rack
 	$(GO) test ./placement -run '^$$' -bench 'BenchmarkPlan|BenchmarkRackLoad' -benchmem
 
+.PHONY: bench-openb
+bench-openb: ## How much of a production cluster's GPUs packing fills (40 s; OPENB_DIR: the folder with openb's lists of nodes and pods)
+	$(GO) test ./placement/fragmentation -run '^$$' -bench Openb -benchtime 1x -timeout 20m
+
 .PHONY: bench-pending
 bench-pending: ## How long pods are kept by 10,000 gangs that wait (36 shapes: 2 minutes; BENCH=deep: 50,000 gangs; BENCH=all-distinct: worst case, 10 minutes)
 	$(GO) test ./scheduling -run '^$$' -bench 'BenchmarkPodCycle/.*/$(or $(BENCH),36-shapes)' -benchtime 5x -timeout 30m
