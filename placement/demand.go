@@ -55,18 +55,29 @@ func (d *demand) compare(other *demand) int {
 // pods have requested, at most limit. A resource that is not asked for does
 // not count, even if it is overcommitted, as in the NodeResourcesFit plugin.
 func (d *demand) room(allocatable, requested fwk.Resource, pods, limit int) int {
+	n, _ := d.roomAndGPUs(allocatable, requested, pods, limit)
+	return n
+}
+
+// roomAndGPUs is room with the free GPUs that the demand's own resource names
+// have. Where there is no room the GPUs may be too few.
+func (d *demand) roomAndGPUs(allocatable, requested fwk.Resource, pods, limit int) (room int, gpus int64) {
 	n := int64(min(limit, allocatable.GetAllowedPodNumber()-pods))
 	n = fit(n, d.milliCPU, allocatable.GetMilliCPU()-requested.GetMilliCPU())
 	n = fit(n, d.memory, allocatable.GetMemory()-requested.GetMemory())
 	n = fit(n, d.ephemeral, allocatable.GetEphemeralStorage()-requested.GetEphemeralStorage())
 	for i := range d.scalars {
 		if n <= 0 {
-			return 0
+			return 0, gpus
 		}
 		s := &d.scalars[i]
-		n = fit(n, s.quantity, allocatable.GetScalarResources()[s.name]-requested.GetScalarResources()[s.name])
+		free := allocatable.GetScalarResources()[s.name] - requested.GetScalarResources()[s.name]
+		n = fit(n, s.quantity, free)
+		if s.gpu {
+			gpus += free
+		}
 	}
-	return int(max(n, 0))
+	return int(max(n, 0)), gpus
 }
 
 // roomBeside is room once a pod of another demand is there too, -1 if there is

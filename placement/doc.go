@@ -6,7 +6,10 @@
 // other as hypothetical pods, so that each sees its siblings, and all of them
 // are taken back before Plan returns, whatever happened. Only snapshot.go
 // knows the snapshot's type. Which node is tried next is decided by pure code
-// in packing.go, and the sentence of a "no" by pure code in whynot.go.
+// in packing.go, and the sentence of a "no" by pure code in whynot.go. Of nodes
+// that serve a gang as well, that one is taken of which the rest is of most use to
+// the jobs that the cluster has seen lately: the package fragmentation says which,
+// over a Mix that the caller has observe.
 //
 // Plan decides nothing about quota, evicts nothing, and holds nothing: the
 // caller turns a plan into holds.

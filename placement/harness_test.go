@@ -112,6 +112,11 @@ func newClusterOf(ctx context.Context, tb fataler, objects []runtime.Object, nod
 	return &cluster{ctx: ctx, sched: sched, fw: fw, snap: snap, planner: planner, client: client, factory: factory}
 }
 
+// seen is a job of one pod.
+func seen(gpus int, options ...podOption) Gang {
+	return gangOf(class(makePod("seen", gpus, options...), 1))
+}
+
 // count counts the objects of one type.
 func count[T runtime.Object](objects []runtime.Object) (n int) {
 	for _, o := range objects {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/muster-gpu/muster/placement/fragmentation"
 )
 
 // pack fills candidates in the packing's order, each as far as takes allows,
@@ -117,7 +119,7 @@ func TestPacking(t *testing.T) {
 			if takes == nil {
 				takes = all
 			}
-			if diff := cmp.Diff(test.want, pack(newPacking(test.candidates), test.pods, takes)); diff != "" {
+			if diff := cmp.Diff(test.want, pack(newPacking(test.candidates, nil), test.pods, takes)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -125,7 +127,7 @@ func TestPacking(t *testing.T) {
 }
 
 func TestPackingTakesBackANode(t *testing.T) {
-	p := newPacking([]candidate{{name: "a", room: 4, gpus: 4}, {name: "b", room: 5, gpus: 5}})
+	p := newPacking([]candidate{{name: "a", room: 4, gpus: 4}, {name: "b", room: 5, gpus: 5}}, nil)
 	i, _ := p.peek(3)
 	c := p.all[i]
 	p.take(i)
@@ -154,19 +156,24 @@ func TestPackingOrderEqualsSorting(t *testing.T) {
 			}
 			takes[candidates[i].name] = rapid.IntRange(0, candidates[i].room).Draw(t, "takes")
 		}
+		scores := rapid.SliceOfN(rapid.IntRange(-2, 2), 64, 64).Draw(t, "scores")
+		score := func(c *candidate, pods int) fragmentation.Score {
+			x := scores[(c.gpus*8+int64(pods))%64]
+			return fragmentation.Score{Exact: x == 2, Growth: int64(x)}
+		}
 		pods := rapid.IntRange(1, 60).Draw(t, "pods")
 		takesOf := func(c candidate) int { return takes[c.name] }
 
 		var want []string
 		rest, left := slices.Clone(candidates), pods
 		for left > 0 && len(rest) > 0 {
-			slices.SortFunc(rest, func(a, b candidate) int { return comparePacking(&a, &b, left) })
+			slices.SortFunc(rest, func(a, b candidate) int { return comparePacking(&a, &b, left, score) })
 			n := min(takesOf(rest[0]), left)
 			left -= n
 			want = append(want, fmt.Sprintf("%s x%d", rest[0].name, n))
 			rest = rest[1:]
 		}
-		if diff := cmp.Diff(strings.Join(want, ", "), pack(newPacking(candidates), pods, takesOf)); diff != "" {
+		if diff := cmp.Diff(strings.Join(want, ", "), pack(newPacking(candidates, score), pods, takesOf)); diff != "" {
 			t.Fatal(diff)
 		}
 	})

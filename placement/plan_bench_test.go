@@ -29,6 +29,8 @@ func BenchmarkPlan(b *testing.B) {
 		{name: "500pods-4gpu/half-full", gpus: 4, count: 500, gangs: 1, used: 4},
 		{name: "100gangs-20pods-4gpu/half-full", gpus: 4, count: 20, gangs: 100, used: 4},
 		{name: "500pods-8gpu/no-plan", gpus: 8, count: 500, gangs: 1, used: 1, noPlan: true},
+		{name: "1000pods-8gpu/empty", gpus: 8, count: 1000, gangs: 1},
+		{name: "1000pods-4gpu/half-full", gpus: 4, count: 1000, gangs: 1, used: 4},
 		{name: "500pods-1gpu-spread/empty", gpus: 1, count: 500, gangs: 1, spread: true},
 	} {
 		for _, nodes := range []int{500, 5000} {
@@ -45,6 +47,9 @@ func BenchmarkPlan(b *testing.B) {
 				}
 				c := newCluster(b, cluster, running...)
 				planner := c.planner
+				for _, gpus := range []int{1, 2, 4, 8} {
+					planner.Mix().Observe(seen(gpus))
+				}
 				gangs := make([]Gang, bench.gangs)
 				for i := range gangs {
 					name := fmt.Sprintf("job-%d", i)

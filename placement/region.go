@@ -13,9 +13,9 @@ type region struct {
 // regions splits the candidates by the values of the labels over which the
 // class must be spread; a class without such constraints has one region.
 func (s *classSearch) regions() []*region {
-	candidates := s.candidates()
+	candidates, score := s.candidates(), s.scoring()
 	if len(s.spreadKeys) == 0 {
-		return []*region{{packing: newPacking(candidates)}}
+		return []*region{{packing: newPacking(candidates, score)}}
 	}
 	byValues := make(map[string][]candidate)
 	var order []string
@@ -28,7 +28,7 @@ func (s *classSearch) regions() []*region {
 	}
 	regions := make([]*region, 0, len(order))
 	for _, k := range order {
-		regions = append(regions, &region{packing: newPacking(byValues[k])})
+		regions = append(regions, &region{packing: newPacking(byValues[k], score)})
 	}
 	return regions
 }
@@ -53,7 +53,7 @@ func nextRegion(regions []*region, left int) (*region, int) {
 			continue
 		}
 		i, ok := r.peek(left)
-		if ok && (best == nil || comparePacking(&r.all[i], &best.all[at], left) < 0) {
+		if ok && (best == nil || comparePacking(&r.all[i], &best.all[at], left, r.score) < 0) {
 			best, at = r, i
 		}
 	}

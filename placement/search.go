@@ -139,6 +139,8 @@ func (s *classSearch) attempt(ctx context.Context) error {
 		if ahead && c.room > placed && len(s.spreadKeys) > 0 {
 			c.room -= placed
 			c.gpus -= int64(placed) * s.demand.gpus
+			c.remainder.milliCPU -= int64(placed) * s.demand.milliCPU
+			c.remainder.memory -= int64(placed) * s.demand.memory
 			r.put(c)
 			r.blocked = true
 		}
@@ -259,7 +261,7 @@ func (s *classSearch) avoided() sets.Set[string] {
 	return sets.New(s.class.Avoid...).Insert(s.class.Reserved...)
 }
 
-// candidates are the nodes with room for at least one pod.
+// candidates are the nodes with room for at least one pod, until it is asked again.
 func (s *classSearch) candidates() []candidate {
 	fixed, avoid := sets.New(s.class.Fixed...), s.avoided()
 	indices := s.within
@@ -272,14 +274,14 @@ func (s *classSearch) candidates() []candidate {
 			indices[i] = i
 		}
 	}
-	found := make([]candidate, 0, len(indices))
+	found := slices.Grow(s.scores.found[:0], len(indices))
 	for _, i := range indices {
 		node := s.nodes[i]
 		if node.Node() == nil {
 			continue
 		}
 		allocatable, requested := node.GetAllocatable(), node.GetRequested()
-		room := s.demand.room(allocatable, requested, len(node.GetPods()), s.class.Count)
+		room, gpus := s.demand.roomAndGPUs(allocatable, requested, len(node.GetPods()), s.class.Count)
 		if room == 0 {
 			continue
 		}
@@ -290,8 +292,13 @@ func (s *classSearch) candidates() []candidate {
 		if s.allowed != nil && !s.preFilterEach && !s.allowed.Has(name) {
 			continue
 		}
-		c := candidate{name: name, node: i, tier: tierPlain, room: room, rank: s.variation.rank()}
-		c.gpus = s.demand.gpusOf(allocatable, s.isGPU) - s.demand.gpusOf(requested, s.isGPU)
+		c := candidate{name: name, node: i, tier: tierPlain, room: room, rank: s.variation.rank(), gpus: gpus}
+		if s.demand.gpus == 0 {
+			c.gpus = s.demand.freeGPUs(node, s.isGPU)
+		}
+		if c.gpus > 0 && s.variation == nil {
+			c.remainder = s.remainderOf(i)
+		}
 		switch {
 		case fixed.Has(name):
 			c.tier = tierFixed
@@ -306,5 +313,6 @@ func (s *classSearch) candidates() []candidate {
 		}
 		found = append(found, c)
 	}
+	s.scores.found = found
 	return found
 }

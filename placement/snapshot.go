@@ -14,17 +14,25 @@ import (
 	"github.com/muster-gpu/muster/api/reason"
 )
 
-// Planner plans gangs. It keeps nothing between plans.
+// Planner plans gangs. It keeps nothing between plans but the mix of requests,
+// and what follows from it for nodes that do not change.
 type Planner struct {
 	// isGPU says which extended resources are GPUs.
 	isGPU func(v1.ResourceName) bool
 	// claims plans volumes and devices; nil if it was not prepared to.
 	claims *claims
+	mix    *Mix
+	scores scores
 }
 
 // NewPlanner returns a Planner that counts the resources for which isGPU is
 // true as GPUs.
-func NewPlanner(isGPU func(v1.ResourceName) bool) *Planner { return &Planner{isGPU: isGPU} }
+func NewPlanner(isGPU func(v1.ResourceName) bool) *Planner {
+	return &Planner{isGPU: isGPU, mix: newMix(isGPU)}
+}
+
+// Mix is what was asked for lately; the caller observes it.
+func (p *Planner) Mix() *Mix { return p.mix }
 
 // PlanClaims has the planner plan volume claims and resource claims as well,
 // by the objects that the handle's informers have; without it a gang with

@@ -24,6 +24,7 @@ type trial struct {
 	isGPU  func(v1.ResourceName) bool
 	claims *claims
 	stop   func() bool
+	scores *scores
 
 	assumed []assumedPod
 	// variation is that of the try that is being made.
@@ -33,7 +34,8 @@ type trial struct {
 }
 
 func (p *Planner) newTrial(ctx context.Context, fw framework.Framework, snap hypotheticalPods, nodes []fwk.NodeInfo) *trial {
-	return &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims}
+	p.scores.begin(p.mix.now(), len(nodes))
+	return &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims, scores: &p.scores}
 }
 
 // goesOn is the error of a trial that must end.

@@ -46,6 +46,7 @@ type popped struct {
 // NewCycle returns a Cycle that plans for the Ledger's jobs. budget is how
 // long one pass may keep pods waiting.
 func NewCycle(l *Ledger, p *placement.Planner, budget time.Duration) *Cycle {
+	l.sees = p.Mix().Observe
 	return &Cycle{ledger: l, planner: p, budget: budget, wake: make(chan struct{}, 1), pods: make(chan popped)}
 }
 

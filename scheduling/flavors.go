@@ -257,6 +257,10 @@ func (p *pass) giveUp(t *attempt, first *option) error {
 		l.mu.Lock()
 	}
 	if len(placeless) > 0 {
+		if t.b.why == nil {
+			// What waits for room counts, too.
+			l.sees(wholeSets(t.job, placeless[0].classes))
+		}
 		t.b.rest(l.clock.Now(), t.took, p.budget)
 	}
 	if current() {

@@ -88,6 +88,10 @@ type Ledger struct {
 	// reclaimable says of a job that its work can be taken from it without a
 	// loss. It is asked under the Ledger's lock.
 	reclaimable func(types.UID) bool
+	// sees has the planner know what is asked for: by each job that is admitted
+	// or taken over, and by the first of those that are alike and wait for room. It
+	// is called under the Ledger's lock.
+	sees func(placement.Gang)
 	// searchRest is until when no search for victims is made again.
 	searchRest time.Time
 	// rival is why nothing may be admitted at all; nil normally.
@@ -160,6 +164,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 
 		minRuntimes: map[types.NamespacedName]*time.Duration{},
 		reclaimable: func(types.UID) bool { return false },
+		sees:        func(placement.Gang) {},
 		heardNodes:  newHeard(), heardNamespaces: newHeard(),
 	}
 }
@@ -288,7 +293,11 @@ func (l *Ledger) charge(e *entry, version int, want *quota.Assignment, plan plac
 	if no != nil {
 		return fmt.Errorf("quota changed while %s was planned: %w", e, no)
 	}
-	return l.commit(e, a, plan, classes)
+	if err := l.commit(e, a, plan, classes); err != nil {
+		return err
+	}
+	l.sees(wholeSets(e.job, classes))
+	return nil
 }
 
 // commit charges a job and holds its slots on the nodes given.

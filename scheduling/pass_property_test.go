@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -90,10 +91,13 @@ type pair struct {
 // newPair has two empty stages, until end.
 func newPair(t *rapid.T) (p *pair, end func()) {
 	ctx, end := context.WithCancel(context.Background())
-	return &pair{
+	p = &pair{
 		twin: [2]*stage{newStage(ctx, t), newStage(ctx, t)},
 		jobs: map[string]*workload.Job{}, nodes: map[string]*corev1.Node{}, pods: map[string]*corev1.Pod{},
-	}, end
+	}
+	// Where pods go may depend on what was refused before.
+	p.both(func(s *stage) { s.sees = func(placement.Gang) {} })
+	return p, end
 }
 
 func (p *pair) both(do func(*stage)) {

@@ -73,7 +73,9 @@ func (l *Ledger) takeOver(job *workload.Job, wl *kueue.Workload, succeeded []*co
 	}
 	l.place(e)
 	l.endSlots(e)
-	for _, c := range prototypes(e, e.assignment, l.quota) {
+	classes := prototypes(e, e.assignment, l.quota)
+	l.sees(wholeSets(job, classes))
+	for _, c := range classes {
 		for _, s := range e.slotsOf(c) {
 			if s.node != "" && !s.done && !s.occupied() {
 				l.holdIfRoom(s, phantom(c.pod, s.index, s.node))

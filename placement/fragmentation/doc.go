@@ -3,7 +3,7 @@
 //
 // It follows the idea of Fragmentation Gradient Descent (Weng et al., USENIX
 // ATC 2023): the fragment of a node for a kind of pod is what of its free GPUs
-// such a pod could not use, for want of GPUs, CPU or memory; the expected
+// such pods could not use, for want of GPUs, CPU or memory; the expected
 // fragment is the mean over the mix of pods that are asked for; and a pod goes to
 // the node whose expected fragment grows least, unless it fits one exactly. Two things differ. Pods count by
 // the GPUs that they ask for, so that holes of whole nodes are worth as much as

@@ -3,6 +3,7 @@ package fragmentation
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -62,6 +63,23 @@ func (h *Histogram) forget() {
 	}
 	delete(h.kinds, lightest)
 	h.total -= least
+}
+
+// FreePool is the number of a pool that no request is of which is remembered. If
+// there is none, the lightest are forgotten first.
+func (h *Histogram) FreePool() uint8 {
+	for {
+		used := uint64(0)
+		for r := range h.kinds {
+			used |= 1 << r.Pool
+		}
+		if used != math.MaxUint64 {
+			// Whatever the number meant until now, it is in no new mix.
+			h.mix = nil
+			return uint8(bits.TrailingZeros64(^used))
+		}
+		h.forget()
+	}
 }
 
 func (h *Histogram) scale(by float64) {

@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// lasting is how much of the fragment is what would be left over in the end, if
-// only pods of one kind came from now on; the rest is what the next pod of that
-// kind cannot use. A seventh to a half are equally good in the replay of a trace
-// (see BenchmarkOpenb); without it CPU runs out beside free GPUs, and with
-// nothing else whole nodes are broken up too early.
+// lasting is how much those GPUs count that pods of one kind could use, but for
+// which CPU or memory would not last if only such pods came from now on. A seventh
+// to a half are equally good in the replay of a trace (see BenchmarkOpenb).
+// Without it CPU runs out beside free GPUs; with much more of it whole nodes are
+// broken up too early.
 const lasting = 0.25
 
 // Mix is the kinds of pods that are asked for. It does not change.
@@ -54,8 +54,12 @@ func (m *Mix) Fragment(f Free) float64 {
 			sum += k.weight * total
 			continue
 		}
-		// Of shares, those that are large enough can be used.
+		// Of whole devices as many as pods can share out, of shares those that are
+		// large enough.
 		usable := whole
+		if k.Devices > 1 {
+			usable = float64(f.Devices/k.Devices*k.Devices) * Whole
+		}
 		for _, part := range f.Parts {
 			if k.Share == 0 || part < k.Share {
 				break

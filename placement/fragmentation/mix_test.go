@@ -44,7 +44,8 @@ func TestFragment(t *testing.T) {
 	}{
 		{"nothing is a fragment where all pods fit", node(8, 96, 960), mixOf(pod(8, 96, 960), pod(1, 12, 120)), 0},
 		{"a node without free GPUs has no fragment", node(0, 96, 960), mixOf(pod(1, 12, 120)), 0},
-		{"GPUs that are too few are a fragment for whom they are too few", node(3, 96, 960), mixOf(pod(4, 8, 80), pod(1, 8, 80), pod(1, 9, 80), pod(2, 8, 80)), 1500},
+		{"GPUs that are too few are a fragment for whom they are too few", node(3, 96, 960), mixOf(pod(4, 8, 80), pod(1, 8, 80), pod(1, 9, 80), pod(2, 8, 80)), 1750},
+		{"GPUs that are left over by whole pods are a fragment", node(7, 96, 960), mixOf(pod(4, 8, 80)), 3000},
 		{"all are a fragment without enough CPU for one pod", node(3, 7, 960), mixOf(pod(1, 8, 80)), 3000},
 		{"all are a fragment without enough memory for one pod", node(3, 96, 79), mixOf(pod(1, 8, 80)), 3000},
 		{"GPUs for which CPU will not last count in part", node(4, 12, 960), mixOf(pod(1, 6, 80)), 2000 * lasting},
@@ -178,6 +179,10 @@ func naiveFragment(f *Free, pods map[Request]int) (fragment float64) {
 				count++
 			}
 		}
+		if r.Devices > 0 {
+			// Those left over by whole pods are no use.
+			usable -= 1000 * float64(count%r.Devices)
+		}
 		pools := []bool{f.Pools%2 == 1, f.Pools/2%2 == 1, f.Pools/4%2 == 1}
 		if !pools[r.Pool] || count < max(1, r.Devices) || f.MilliCPU < r.MilliCPU || f.Memory < r.Memory {
 			usable = 0
@@ -257,6 +262,42 @@ func TestPlaceIsTheLeastGrowth(t *testing.T) {
 		}
 		if (r.Share == 0 || f.Devices > 0) && growth(Unused) < score.Growth {
 			t.Fatalf("an unused device is better than %d", device)
+		}
+	})
+}
+
+// Single pods of 1, 2 and 4 GPUs must leave nodes of 8 whole, whether pods of 8
+// are asked for or not.
+func TestSmallPodsLeaveWholeNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := make([]Free, 8)
+		for i := range nodes {
+			nodes[i] = node(8, 96, 960)
+		}
+		r := newReplay(nodes)
+		if rapid.Bool().Draw(t, "large ones are asked for") {
+			r.observed.Observe(pod(8, 96, 960), 1)
+		}
+		for range rapid.IntRange(1, 16).Draw(t, "pods") {
+			gpus := rapid.SampledFrom([]int32{1, 2, 4}).Draw(t, "GPUs")
+			if r.used+int64(gpus)*Whole > 48*Whole {
+				break
+			}
+			small := pod(gpus, 12*int64(gpus), 120*int64(gpus))
+			if !r.place(&small) {
+				t.Fatal("a pod has no node")
+			}
+		}
+		whole := 0
+		for i := range r.nodes {
+			if r.nodes[i].Devices == 8 {
+				whole++
+			}
+		}
+		// Whatever the order, holes are in one node more than is needed.
+		needed := int(r.used+8*Whole-1) / (8 * Whole)
+		if whole < len(nodes)-needed-1 {
+			t.Fatalf("%d GPUs are on %d nodes", r.used/Whole, len(nodes)-whole)
 		}
 	})
 }
