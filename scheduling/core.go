@@ -103,6 +103,9 @@ func NewCore(ctx context.Context, c Config) *Core {
 	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs}
 }
 
+// Mix is what the jobs ask for.
+func (c *Core) Mix() *placement.Mix { return c.cycle.planner.Mix() }
+
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
 	c.jobs.recorder, c.jobs.pods, c.jobs.nodes = recorder, f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()

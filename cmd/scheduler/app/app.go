@@ -34,6 +34,7 @@ import (
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/plugins/gputopology"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/scheduling"
 	"github.com/muster-gpu/muster/workload"
@@ -77,7 +78,7 @@ func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, e
 		// waiting pods, so any handle serves the Core.
 		handle = h
 		return build(ctx, args, h)
-	}))
+	}), app.WithPlugin(gputopology.Name, gputopology.Factory(core.Ledger, core.Mix())))
 	if err != nil {
 		return nil, fmt.Errorf("building the scheduler: %w", err)
 	}

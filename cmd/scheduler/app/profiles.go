@@ -11,10 +11,11 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/plugins/gputopology"
 )
 
 // upstream is the kube-scheduler's own configuration for c: its default
-// plugins with the gang plugin first, and without the preemption of single
+// plugins with the gang plugin first, the ranking of nodes by GPUs, and without the preemption of single
 // pods, which would break gangs.
 func upstream(c *configv1alpha1.SchedulerConfiguration) *kubeschedulerv1.KubeSchedulerConfiguration {
 	out := &kubeschedulerv1.KubeSchedulerConfiguration{
@@ -39,7 +40,7 @@ func upstream(c *configv1alpha1.SchedulerConfiguration) *kubeschedulerv1.KubeSch
 			SchedulerName: &name,
 			Plugins: &kubeschedulerv1.Plugins{
 				MultiPoint: kubeschedulerv1.PluginSet{
-					Enabled:  []kubeschedulerv1.Plugin{{Name: coscheduling.Name}},
+					Enabled:  []kubeschedulerv1.Plugin{{Name: coscheduling.Name}, {Name: gputopology.Name, Weight: new(int32(gputopology.Weight))}},
 					Disabled: []kubeschedulerv1.Plugin{{Name: "DefaultPreemption"}},
 				},
 			},

@@ -14,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/plugins/gputopology"
 )
 
 func config(profiles ...string) *configv1alpha1.SchedulerConfiguration {
@@ -53,6 +54,11 @@ func TestEveryProfileHasTheGangPluginFirstAndNoPreemptionOfSinglePods(t *testing
 		enabled := names(p.Plugins.MultiPoint)
 		if len(enabled) == 0 || !slices.Contains(enabled, coscheduling.Name) {
 			t.Errorf("profile %s has no gang plugin among %q", p.SchedulerName, enabled)
+		}
+		if !slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, func(p schedulerapi.Plugin) bool {
+			return p.Name == gputopology.Name && p.Weight == gputopology.Weight
+		}) {
+			t.Errorf("profile %s does not rank nodes by GPUs: %v", p.SchedulerName, p.Plugins.MultiPoint.Enabled)
 		}
 		if slices.Contains(enabled, "DefaultPreemption") {
 			t.Errorf("profile %s preempts single pods", p.SchedulerName)
