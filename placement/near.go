@@ -33,6 +33,8 @@ func (s *classSearch) run(ctx context.Context) error {
 		return s.attempt(ctx)
 	}
 	before := len(s.assumed)
+	// Of the domain before, in which a group was not complete.
+	s.within = nil
 	for _, nodes := range s.domains(keys) {
 		s.within = nodes
 		if err := s.attempt(ctx); err != nil || len(s.chosen) == s.class.Count {
