@@ -243,6 +243,7 @@ func (g *group) plant(spare bool) {
 	}
 	one := size[0]
 	screen := one.screen()
+	beside := g.leads()
 	values := make([]string, len(g.labels))
 	for i, info := range g.nodes {
 		node := info.Node()
@@ -251,15 +252,15 @@ func (g *group) plant(spare bool) {
 		}
 		allocatable, requested := info.GetAllocatable(), info.GetRequested()
 		n := topology.Node{Name: node.Name, Beside: -1}
-		lets := screen.lets(node) && !(spare && one.demand.gpusOf(allocatable, g.isGPU) > 0)
-		if lets {
+		spared := spare && one.demand.gpusOf(allocatable, g.isGPU) > 0
+		if !spared && screen.lets(node) {
 			n.Room = one.demand.room(allocatable, requested, len(info.GetPods()), unlimited)
-			if g.leader != nil && g.leader.class.Count > 0 {
-				n.Beside = one.demand.roomBeside(&g.leader.demand, allocatable, requested, len(info.GetPods()), unlimited)
-			}
 			if screen.alone {
-				n.Room, n.Beside = min(n.Room, 1), min(n.Beside, 1)
+				n.Room = min(n.Room, 1)
 			}
+		}
+		if beside != nil && !spared && beside.lets(node) {
+			n.Beside = min(n.Room, one.demand.roomBeside(&g.leader.demand, allocatable, requested, len(info.GetPods()), unlimited))
 		}
 		if n.Room == 0 && n.Beside < 0 && !kept[node.Name] {
 			continue
@@ -272,6 +273,15 @@ func (g *group) plant(spare bool) {
 		g.index[node.Name] = g.tree.Add(n)
 		g.inTree = append(g.inTree, i)
 	}
+}
+
+// leads is the screen of the leader, nil without one that is to be placed.
+func (g *group) leads() *screen {
+	if g.leader == nil || g.leader.class.Count == 0 {
+		return nil
+	}
+	s := g.leader.screen()
+	return &s
 }
 
 // unlimited bounds no room: what is left over counts.

@@ -120,17 +120,20 @@ func (g *group) unlabelled() (n int) {
 // if they were empty.
 func (g *group) neverFits(r topology.Request) bool {
 	s := g.members[0]
-	screen := s.screen()
+	screen, beside := s.screen(), g.leads()
 	tree := topology.NewTree(len(g.labels), compareNatural)
 	empty := framework.NewResource(nil)
 	for _, info := range g.nodes {
 		node := info.Node()
-		if node == nil || !(screen.lets(node) || isAway(node) || screen.avoid.Has(node.Name)) {
+		if node == nil {
 			continue
 		}
-		n := topology.Node{Name: node.Name, Room: s.demand.room(info.GetAllocatable(), empty, 0, unlimited), Beside: -1}
-		if r.Leader {
-			n.Beside = s.demand.roomBeside(&g.leader.demand, info.GetAllocatable(), empty, 0, unlimited)
+		n := topology.Node{Name: node.Name, Beside: -1}
+		if screen.mightLet(node) {
+			n.Room = s.demand.room(info.GetAllocatable(), empty, 0, unlimited)
+		}
+		if beside != nil && beside.mightLet(node) {
+			n.Beside = min(n.Room, s.demand.roomBeside(&g.leader.demand, info.GetAllocatable(), empty, 0, unlimited))
 		}
 		for _, label := range g.labels {
 			n.Values = append(n.Values, node.Labels[label])

@@ -2,7 +2,6 @@ package placement
 
 import (
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -20,13 +19,12 @@ type screen struct {
 	*classSearch
 	labels, taints, cordons bool
 	require                 nodeaffinity.RequiredNodeAffinity
-	avoid                   sets.Set[string]
 	// alone: no two pods of the class may be on one node.
 	alone bool
 }
 
 func (s *classSearch) screen() screen {
-	c := screen{classSearch: s, alone: keepsApart(s.prototype), avoid: s.avoided()}
+	c := screen{classSearch: s, alone: keepsApart(s.prototype)}
 	for _, p := range s.fw.ListPlugins().Filter.Enabled {
 		c.labels = c.labels || p.Name == names.NodeAffinity
 		c.taints = c.taints || p.Name == names.TaintToleration
@@ -61,6 +59,11 @@ func (c *screen) lets(node *v1.Node) bool {
 		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 	}, true)
 	return !refused
+}
+
+// mightLet says that a node may do, now or once it is back.
+func (c *screen) mightLet(node *v1.Node) bool {
+	return c.lets(node) || isAway(node) || c.avoid.Has(node.Name)
 }
 
 // keepsApart says that a node takes one pod of the class at most: each wants the

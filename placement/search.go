@@ -46,6 +46,8 @@ type classSearch struct {
 	allowed sets.Set[string]
 	// refused is PreFilter's "no" for the whole cluster.
 	refused *fwk.Status
+	// avoid are the nodes that the class is kept away from.
+	avoid sets.Set[string]
 	// within are the indices of the nodes to stay within, nil for all.
 	within []int
 	// group has the classes that ask for domains together with this one, beside
@@ -82,6 +84,7 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 		uidPrefix: fmt.Sprintf("plan/%s/", gang.UID),
 		bare:      class.Pod,
 		hasClaims: usesClaims(class.Pod),
+		avoid:     sets.New(class.Avoid...).Insert(class.Reserved...),
 	}
 	if s.hasClaims {
 		s.bare = withoutClaims(class.Pod)
@@ -256,14 +259,9 @@ func isAhead(status *fwk.Status) bool {
 	return status.Plugin() == names.PodTopologySpread && status.Code() == fwk.Unschedulable
 }
 
-// avoided are the nodes that the class is kept away from.
-func (s *classSearch) avoided() sets.Set[string] {
-	return sets.New(s.class.Avoid...).Insert(s.class.Reserved...)
-}
-
 // candidates are the nodes with room for at least one pod, until it is asked again.
 func (s *classSearch) candidates() []candidate {
-	fixed, avoid := sets.New(s.class.Fixed...), s.avoided()
+	fixed := sets.New(s.class.Fixed...)
 	indices := s.within
 	if indices == nil {
 		indices = s.bounds
@@ -286,7 +284,7 @@ func (s *classSearch) candidates() []candidate {
 			continue
 		}
 		name := node.Node().Name
-		if avoid.Has(name) {
+		if s.avoid.Has(name) {
 			continue
 		}
 		if s.allowed != nil && !s.preFilterEach && !s.allowed.Has(name) {

@@ -122,7 +122,12 @@ func (g *group) settle(ctx context.Context, p *topology.Placing) (done bool, err
 // sit places up to want pods of a class on a node.
 func (g *group) sit(ctx context.Context, s *classSearch, node, want int) (int, error) {
 	i := g.inTree[node]
-	placed, _, err := s.fill(ctx, &candidate{name: g.nodes[i].Node().Name, node: i, room: want}, want)
+	name := g.nodes[i].Node().Name
+	if s.avoid.Has(name) {
+		// The tree knows only what the first of the members avoids.
+		return 0, nil
+	}
+	placed, _, err := s.fill(ctx, &candidate{name: name, node: i, room: want}, want)
 	return placed, err
 }
 
