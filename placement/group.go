@@ -119,6 +119,8 @@ func (g *group) count() (n int) {
 func (g *group) run(ctx context.Context) error {
 	g.placed, g.home, g.tree = true, nil, nil
 	if !slices.ContainsFunc(g.all(), func(s *classSearch) bool { return s.class.Count > 0 }) {
+		// What is beside the group may have come back alone.
+		g.home = g.first()
 		return nil
 	}
 	if g.wrong() != nil {
@@ -136,7 +138,12 @@ func (g *group) run(ctx context.Context) error {
 			}
 			continue
 		}
-		for range maxRounds {
+		for round := range maxRounds {
+			if round == probeAfter {
+				if err := g.probe(ctx); err != nil {
+					return err
+				}
+			}
 			p := g.place()
 			if p == nil {
 				break
@@ -202,6 +209,10 @@ func (g *group) spares() []bool {
 func (g *group) searched() bool {
 	if g.request.Level == topology.None && len(g.request.Slices) == 0 && g.leader == nil {
 		return true
+	}
+	if _, kept := g.ranks(); len(kept) > 0 && len(g.request.Slices) > 0 {
+		// What comes back has its slice already, and with it a domain of its own.
+		return false
 	}
 	return slices.ContainsFunc(g.all(), func(s *classSearch) bool {
 		return len(s.near) > 0 || s.preFilterEach || (s.hasClaims && len(s.claims.nearKeys(s.prototype.Pod)) > 0)

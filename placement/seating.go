@@ -2,6 +2,10 @@ package placement
 
 import (
 	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/placement/topology"
 )
@@ -136,13 +140,55 @@ func (g *group) seated(p *topology.Placing) {
 	if len(p.Nodes) > 0 {
 		g.home = g.nodes[g.inTree[p.Nodes[0]]].Node()
 	}
-	if len(g.members) > 0 {
-		if kept := g.members[0].class.Kept; len(kept) > 0 && kept[0] != "" {
-			if node, known := g.index[kept[0]]; known {
-				g.home = g.nodes[g.inTree[node]].Node()
-			}
+	if first := g.first(); first != nil {
+		g.home = first
+	}
+}
+
+// first is the node of the first pod, where that stays.
+func (g *group) first() *v1.Node {
+	if len(g.members) == 0 || len(g.members[0].class.Kept) == 0 {
+		return nil
+	}
+	for _, info := range g.nodes {
+		if node := info.Node(); node != nil && node.Name == g.members[0].class.Kept[0] {
+			return node
 		}
 	}
+	return nil
+}
+
+// probeAfter is how many choices are made before Filter is asked of
+// all nodes: where it refuses many, each choice tells of only a few.
+const probeAfter = 2
+
+// probe asks Filter of each node for one pod, and has the tree hear what it refuses.
+func (g *group) probe(ctx context.Context) error {
+	if refused, err := g.ready(ctx); refused || err != nil {
+		return err
+	}
+	i := slices.IndexFunc(g.members, func(s *classSearch) bool { return s.class.Count > 0 })
+	if i < 0 || len(g.members[i].prototype.GetRequiredAffinityTerms()) > 0 {
+		// A leader alone; or a pod that only goes where another of the group is.
+		return nil
+	}
+	s := g.members[i]
+	for node, at := range g.inTree {
+		if g.tree.Room(node) == 0 {
+			continue
+		}
+		if err := g.goesOn(ctx); err != nil {
+			return err
+		}
+		switch status := s.filter(ctx, g.nodes[at]); {
+		case status.IsSuccess():
+		case status.IsRejected():
+			g.tree.Limit(node, 0, 0)
+		default:
+			return fmt.Errorf("filtering node %s: %w", g.nodes[at].Node().Name, status.AsError())
+		}
+	}
+	return nil
 }
 
 // byDomain tries the domains one by one. Pods of a class are alike, so they get
