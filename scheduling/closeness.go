@@ -106,16 +106,18 @@ func flavorsAround(job *workload.Job, i int, a *quota.Assignment) []string {
 }
 
 // topologyOf is what a pod set asks for on the nodes of the flavors given, nil where
-// there are no domains or it is a single pod that asks for nothing.
+// it asks for nothing and there are no domains or it is a single pod.
 func topologyOf(ps *workload.PodSet, flavors []string, tree *quota.Tree) *placement.Topology {
 	flavor, levels := levelsOf(flavors, tree)
-	if len(levels) == 0 {
+	r := ps.Topology
+	asks := len(levelsAsked(r)) > 0
+	if len(levels) == 0 && !(asks && len(flavors) > 0) {
 		return nil
 	}
 	t := &placement.Topology{Levels: levels}
-	r := ps.Topology
-	if len(levelsAsked(r)) > 0 && differing(flavors, tree) != "" {
-		// Whoever plans it finds no level, see disagree.
+	if asks && differing(flavors, tree) != "" {
+		// Whoever plans it finds no level, see disagree. So it is where a job runs
+		// whose Topology is gone: nobody knows where its domains are.
 		t.Levels = nil
 	}
 	for _, s := range workload.SlicesOf(r) {

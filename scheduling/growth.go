@@ -118,7 +118,14 @@ func (p *pass) growOne(e *entry) {
 			}
 		}
 		near[i].Topology = class.topology
-		keepNear(&near[i], set.slots[min(class.from, len(set.slots)):min(class.to, len(set.slots))], class.size())
+		had := set.slots[min(class.from, len(set.slots)):min(class.to, len(set.slots))]
+		keepNear(&near[i], had, class.size())
+		for k, s := range had {
+			if near[i].Kept != nil && s.lost() {
+				// It is not placed here.
+				near[i].Kept[k] = placement.Over
+			}
+		}
 		if class.to > len(set.slots) {
 			missing[i] = class.to - max(class.from, len(set.slots))
 		}
