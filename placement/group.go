@@ -210,7 +210,7 @@ func (g *group) searched() bool {
 	if g.request.Level == topology.None && len(g.request.Slices) == 0 && g.leader == nil {
 		return true
 	}
-	if _, kept := g.ranks(); len(kept) > 0 && len(g.request.Slices) > 0 {
+	if ranks, _ := g.ranks(); len(g.request.Slices) > 0 && inPart(ranks) {
 		// What comes back has its slice already, and with it a domain of its own.
 		return false
 	}

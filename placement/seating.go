@@ -17,7 +17,7 @@ func (g *group) place() *topology.Placing {
 	r.Leader = g.leader != nil && g.leader.class.Count > 0
 	ranks, kept := g.ranks()
 	r.Kept = kept
-	if len(kept) == 0 || len(r.Slices) == 0 {
+	if len(r.Slices) == 0 || !inPart(ranks) {
 		r.Count = g.count()
 		return g.tree.Place(r)
 	}
@@ -38,6 +38,11 @@ const (
 	missing = -1
 	over    = -2
 )
+
+// inPart says that not all of the ranks are to be placed.
+func inPart(ranks []int) bool {
+	return slices.ContainsFunc(ranks, func(node int) bool { return node != missing })
+}
 
 // ranks are the tree's node of each rank that stays, or missing, or over; and kept the nodes of all that stay, the leader's with them.
 func (g *group) ranks() (ranks, kept []int) {
