@@ -18,6 +18,11 @@ func avoiding(c Class, nodes ...string) Class {
 // classes say of nodes go together.
 func TestTopologyBesideOtherConstraints(t *testing.T) {
 	rack, block := requiring("rack"), requiring("block")
+	offCPUs := func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+			NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "kind", Operator: v1.NodeSelectorOpDoesNotExist}}}},
+		}}}
+	}
 	twoBlocks := func() []*v1.Node {
 		return ofBlock(racks(2, 2, 1, 2, 3), func(n *v1.Node) string {
 			if n.Labels["rack"] <= "c" {
@@ -68,6 +73,18 @@ func TestTopologyBesideOtherConstraints(t *testing.T) {
 			name: "what comes back beside others is close to the first of them though none of these comes", nodes: oneBlock(2, 2), running: busy("b0", "b1"),
 			gang: gangOf(beside(class(makePod("launcher", 0), 1), rack), returning(class(makePod("worker", 8), 0), rack, "b1", "b0")),
 			want: []string{"b1", ""},
+		},
+		{
+			name:  "a leader that is kept off the nodes of the others is in their rack",
+			nodes: append(oneBlock(2, 2), makeNode("b-cpu", 0, nodeLabel("rack", "b"), nodeLabel("block", "x"), nodeLabel("kind", "cpu"))),
+			gang: gangOf(leader(class(makePod("launcher", 0, selecting("kind", "cpu")), 1), rack),
+				close(class(makePod("worker", 8, offCPUs), 2), rack)),
+			want: []string{"b-cpu", "b0 b1"},
+		},
+		{
+			name: "many nodes are refused the leader for their pods", nodes: oneBlock(200), running: crowded,
+			gang: gangOf(leader(class(makePod("launcher", 0, apart("loud", v1.LabelHostname)), 1), rack), close(class(makePod("worker", 8), 2), rack)),
+			want: []string{"a190", "a190 a0"},
 		},
 		{
 			name: "many nodes are refused for their pods", nodes: oneBlock(200), running: crowded,

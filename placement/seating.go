@@ -167,29 +167,37 @@ func (g *group) first() *v1.Node {
 // all nodes: where it refuses many, each choice tells of only a few.
 const probeAfter = 2
 
-// probe asks Filter of each node for one pod, and has the tree hear what it refuses.
+// probe asks Filter of each node for one pod of the members, and for the leader, and
+// has the tree hear what it refuses.
 func (g *group) probe(ctx context.Context) error {
 	if refused, err := g.ready(ctx); refused || err != nil {
 		return err
 	}
-	i := slices.IndexFunc(g.members, func(s *classSearch) bool { return s.class.Count > 0 })
-	if i < 0 || len(g.members[i].prototype.GetRequiredAffinityTerms()) > 0 {
-		// A leader alone; or a pod that only goes where another of the group is.
+	if i := slices.IndexFunc(g.members, func(s *classSearch) bool { return s.class.Count > 0 }); i >= 0 {
+		if err := g.probeFor(ctx, g.members[i], func(node int) { g.tree.Limit(node, 0, 0) }); err != nil {
+			return err
+		}
+	}
+	if g.leader == nil || g.leader.class.Count == 0 {
 		return nil
 	}
-	s := g.members[i]
+	return g.probeFor(ctx, g.leader, func(node int) { g.tree.Limit(node, g.tree.Room(node), -1) })
+}
+
+// probeFor calls refuses with the nodes that Filter refuses to a pod of the class.
+// One that goes only where another of the group is tells nothing before that is placed.
+func (g *group) probeFor(ctx context.Context, s *classSearch, refuses func(node int)) error {
+	if len(s.prototype.GetRequiredAffinityTerms()) > 0 {
+		return nil
+	}
 	for node, at := range g.inTree {
-		if g.tree.Room(node) == 0 {
-			continue
-		}
 		if err := g.goesOn(ctx); err != nil {
 			return err
 		}
 		switch status := s.filter(ctx, g.nodes[at]); {
-		case status.IsSuccess():
 		case status.IsRejected():
-			g.tree.Limit(node, 0, 0)
-		default:
+			refuses(node)
+		case !status.IsSuccess():
 			return fmt.Errorf("filtering node %s: %w", g.nodes[at].Node().Name, status.AsError())
 		}
 	}
