@@ -42,7 +42,8 @@ type Class struct {
 	Kept []string
 }
 
-// Over stands in Class.Kept for the node of a pod that is over: none comes again.
+// Over stands in Class.Kept for the node of a pod that is over, so that none comes
+// again, or that is not placed with this plan.
 const Over = "-"
 
 // Topology is a request for closeness, by Kueue's rules.
