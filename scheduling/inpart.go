@@ -25,7 +25,22 @@ func mayRunInPart(job *workload.Job) bool {
 		return false
 	}
 	ps := &job.PodSets[0]
-	return ps.Whole == 0 && ps.MinCount > 0 && ps.MinCount < ps.Count
+	return ps.Whole == 0 && ps.MinCount > 0 && leastPart(ps) < ps.Count
+}
+
+// partStep is what the number of pods of a part must be a multiple of: where there are
+// slices within slices, the outer ones are whole.
+func partStep(ps *workload.PodSet) int32 {
+	if s := workload.SlicesOf(ps.Topology); len(s) > 1 {
+		return s[0].Size
+	}
+	return 1
+}
+
+// leastPart is with how few pods a job can do.
+func leastPart(ps *workload.PodSet) int32 {
+	step := partStep(ps)
+	return (ps.MinCount + step - 1) / step * step
 }
 
 // runsInPart says that a job has fewer pods than it asks for.
@@ -76,7 +91,7 @@ func wouldDo(job *workload.Job) string {
 	if !mayRunInPart(job) {
 		return ""
 	}
-	return fmt.Sprintf("; it would start with %d of its %d pods", job.PodSets[0].MinCount, job.PodSets[0].Count)
+	return fmt.Sprintf("; it would start with %d of its %d pods", leastPart(&job.PodSets[0]), job.PodSets[0].Count)
 }
 
 // mayBePart says that a job which was refused is to be tried with fewer pods.
@@ -96,7 +111,6 @@ type part struct {
 // is what can let it start. The Ledger's lock must not be held.
 func (p *pass) tryPart(t *attempt) (done bool, err error) {
 	l, queue := p.ledger, t.b.head.queue
-	least := t.job.PodSets[0].MinCount
 	l.mu.Lock()
 	if t.e.version != t.version || t.e.state != Pending {
 		l.mu.Unlock()
@@ -121,7 +135,7 @@ func (p *pass) tryPart(t *attempt) (done bool, err error) {
 	}
 	t.seen.room = p.room
 	started := l.clock.Now()
-	best, err := p.largestPart(t, least, most)
+	best, err := p.largestPart(t, most)
 	took := l.clock.Since(started)
 	t.took += took
 	metrics.PlanSeconds.Observe(took.Seconds())
@@ -184,8 +198,9 @@ func (l *Ledger) assignPart(e *entry, some *workload.Job) *quota.Assignment {
 // for, with the assignment; that is nil if there is none for the least.
 func (l *Ledger) mostWithQuota(t *attempt) (most int32, a *quota.Assignment) {
 	ps := &t.job.PodSets[0]
-	most = largest(ps.MinCount, ps.Count-1, func(n int32) bool {
-		some := l.assignPart(t.e, inPart(t.job, n))
+	step := partStep(ps)
+	most = step * largest(leastPart(ps)/step, (ps.Count-1)/step, func(n int32) bool {
+		some := l.assignPart(t.e, inPart(t.job, n*step))
 		if some != nil {
 			a = some
 		}
@@ -214,15 +229,17 @@ func largest(from, to int32, fits func(int32) bool) int32 {
 	return low
 }
 
-// largestPart plans a job with the largest number of pods that have nodes; nil if
-// the least have none.
-func (p *pass) largestPart(t *attempt, least, most int32) (best *part, err error) {
-	largest(least, most, func(n int32) bool {
+// largestPart plans a job with the largest number of pods, up to most, that have nodes;
+// nil if the least have none.
+func (p *pass) largestPart(t *attempt, most int32) (best *part, err error) {
+	ps := &t.job.PodSets[0]
+	step := partStep(ps)
+	largest(leastPart(ps)/step, most/step, func(n int32) bool {
 		if err != nil {
 			return false
 		}
 		var some *part
-		some, err = p.planPart(t, inPart(t.job, n))
+		some, err = p.planPart(t, inPart(t.job, n*step))
 		if some != nil {
 			best = some
 		}
@@ -269,7 +286,7 @@ func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 		case no == nil:
 			return out, nil
 		}
-		if some.PodSets[0].Count == some.PodSets[0].MinCount {
+		if ps := &some.PodSets[0]; ps.Count == leastPart(ps) {
 			lack, err := p.lackOf(some, out.classes)
 			if err != nil {
 				return nil, err

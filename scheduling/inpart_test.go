@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
@@ -337,6 +338,35 @@ func TestPodsThatAreOverInAPartOfAJob(t *testing.T) {
 			}
 			if j.PodSets[0].Count != 8 || j.PodSets[0].Whole != 0 {
 				t.Error("the whole job was changed")
+			}
+		})
+	}
+}
+
+// A part of a job with slices within slices has whole outer ones.
+func TestPartsOfNestedSlicesAreWholeSlices(t *testing.T) {
+	for name, tc := range map[string]struct {
+		racks []int
+		least int32
+		want  int32
+	}{
+		"as many slices as fit":             {[]int{2, 2, 1}, 1, 8},
+		"the least is between two numbers":  {[]int{2, 2, 1}, 5, 8},
+		"one slice is less than the least":  {[]int{2, 1, 1}, 5, 0},
+		"only the whole is more than least": {[]int{2, 2, 1}, 9, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := closeStage(t, tc.racks...)
+			j := canDoWith("a", 12, tc.least, 4, func(j *workload.Job) {
+				j.PodSets[0] = asking(j.PodSets[0], kueue.PodSetTopologyRequest{
+					PodsetSliceRequiredTopologyConstraints: []kueue.PodsetSliceRequiredTopologyConstraint{
+						{Topology: "rack", Size: 4}, {Topology: corev1.LabelHostname, Size: 2},
+					}})
+			})
+			s.submit(j, 0)
+			s.pass()
+			if got := s.startedWith(j); got != tc.want {
+				t.Errorf("it is started with %d pods, want %d; %v", got, tc.want, s.entry(j).spot.bucket)
 			}
 		})
 	}
