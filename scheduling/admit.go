@@ -155,7 +155,7 @@ func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, r
 		}
 		if !apierrors.IsConflict(err) {
 			// Not at once again: the API refuses for a reason of its own.
-			e.requeueAt = l.clock.Now().Add(time.Second)
+			e.requeueAt = instantOf(l.clock.Now().Add(time.Second))
 		}
 		l.enqueue(e)
 		l.released(root)

@@ -146,7 +146,7 @@ func (l *Ledger) failClaim(e *entry, why string) {
 		pause *= 2
 	}
 	pause = min(pause, maxClaimPause)
-	e.noClaimBefore = l.clock.Now().Add(pause)
+	e.noClaimBefore = instantOf(l.clock.Now().Add(pause))
 	l.effects.Note(e.job, noteClaimEnded, fmt.Sprintf("what jobs leave that were stopped for it is no longer kept: %s; no others are stopped for it for %s", why, pause))
 	l.endClaim(e, why)
 }

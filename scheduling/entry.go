@@ -38,7 +38,7 @@ type entry struct {
 	// deactivated); quota and nodes are not asked while it is set.
 	blocked *reason.Reason
 	// requeueAt is when a job that failed to start may be tried again.
-	requeueAt time.Time
+	requeueAt instant
 	// version counts the changes of the job; a plan made for an older version
 	// is not committed.
 	version int
@@ -89,7 +89,7 @@ type entry struct {
 	// row that came to nothing, noClaimBefore is when the next may be made.
 	claim         *claim
 	claimsFailed  int
-	noClaimBefore time.Time
+	noClaimBefore instant
 
 	eviction *eviction
 	// remains is of jobs that have finished with pods on nodes; nil for most.

@@ -103,7 +103,7 @@ func (l *Ledger) depart(e *entry) {
 		l.unseat(e)
 		assignment := e.assignment
 		e.assignment, e.lateSince, e.tried, e.remains = nil, 0, 0, nil
-		e.requeueAt = requeueAt(e.workload)
+		e.requeueAt = instantOf(requeueAt(e.workload))
 		l.enqueue(e)
 		if e.stale {
 			l.effects.Sync(keyOf(e.job.Owner))

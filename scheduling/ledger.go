@@ -323,7 +323,7 @@ func (l *Ledger) commit(e *entry, a *quota.Assignment, plan placement.Assignment
 	l.place(e)
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(l.clock.Now()))
 	e.move(evPlanned)
-	e.claimsFailed, e.noClaimBefore = 0, time.Time{}
+	e.claimsFailed, e.noClaimBefore = 0, 0
 	e.lateSince, e.why, e.eviction, e.stopSent, e.resumed = 0, nil, nil, false, false
 	l.enqueue(e)
 	l.taken(a)

@@ -169,8 +169,8 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		return l.rival
 	case e.claim != nil:
 		return l.whyClaimed(e)
-	case now.Before(e.requeueAt):
-		return reason.New(reason.BackingOff, "it did not start and is tried again at %s", e.requeueAt.UTC().Format(time.RFC3339))
+	case e.requeueAt.after(now):
+		return reason.New(reason.BackingOff, "it did not start and is tried again at %s", e.requeueAt.time().Format(time.RFC3339))
 	}
 	b := e.spot.bucket
 	if b != nil && b.cure.wait == behind {

@@ -118,9 +118,9 @@ func (p *pass) search(t *attempt, o *option) (s *search, waits bool) {
 		return nil, false
 	}
 	waits = over == nil && l.claimOf(queue) != nil
-	if now.Before(t.e.noClaimBefore) || waits || (!t.hasSought && l.searchRests(t.b, now)) {
+	if t.e.noClaimBefore.after(now) || waits || (!t.hasSought && l.searchRests(t.b, now)) {
 		l.searchLater(t.b)
-		t.later = !now.Before(t.e.noClaimBefore)
+		t.later = !t.e.noClaimBefore.after(now)
 		return nil, waits
 	}
 	s = &search{

@@ -481,7 +481,7 @@ func TestWhatEndsAClaim(t *testing.T) {
 				}
 			} else {
 				c.wantState(high, test.state)
-				if got := c.clock.Now().Before(c.entry(high).noClaimBefore); got != test.paused {
+				if got := c.entry(high).noClaimBefore.after(c.clock.Now()); got != test.paused {
 					t.Errorf("paused is %v, want %v", got, test.paused)
 				}
 			}

@@ -35,7 +35,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 			e = l.takeOver(job, wl, nil)
 		default:
 			e = newEntry(job)
-			e.requeueAt = requeueAt(wl)
+			e.requeueAt = instantOf(requeueAt(wl))
 			if s := saidBefore(wl, l.clock.Now()); s != (said{}) {
 				e.said = &s
 			}

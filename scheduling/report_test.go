@@ -33,9 +33,9 @@ func TestWhyPending(t *testing.T) {
 		"a job that was not tried yet says nothing":   {},
 		"a job that was tried says why in full":       {entry: entry{spot: tried}, position: exactReasons, want: noPlace},
 		"one further back says its class":             {entry: entry{spot: tried}, position: exactReasons + 1, want: reason.New(reason.NoPlacement, "behind the first 20 jobs of its queue")},
-		"a job that backs off says until when":        {entry: entry{spot: tried, requeueAt: epoch0.Add(time.Minute)}, want: backsOff},
-		"a back-off that is over is not told":         {entry: entry{spot: tried, requeueAt: epoch0}, want: noPlace},
-		"another scheduler is the reason for all":     {entry: entry{spot: tried, requeueAt: epoch0.Add(time.Minute)}, rival: rival, want: rival},
+		"a job that backs off says until when":        {entry: entry{spot: tried, requeueAt: instantOf(epoch0.Add(time.Minute))}, want: backsOff},
+		"a back-off that is over is not told":         {entry: entry{spot: tried, requeueAt: instantOf(epoch0)}, want: noPlace},
+		"another scheduler is the reason for all":     {entry: entry{spot: tried, requeueAt: instantOf(epoch0.Add(time.Minute))}, rival: rival, want: rival},
 		"but what the job itself lacks is told first": {entry: entry{spot: tried, blocked: blocked}, rival: rival, want: blocked},
 		"also far back in the queue":                  {entry: entry{spot: tried, blocked: blocked}, position: 99, want: blocked},
 	}

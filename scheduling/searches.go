@@ -89,7 +89,7 @@ func (l *Ledger) searchAgain(now time.Time) {
 		}
 		last := b.lastSearch()
 		due := last.seen != w.seen || (!last.again.IsZero() && !now.Before(last.again))
-		if due && now.Before(b.jobs.items[0].noClaimBefore) {
+		if due && b.jobs.items[0].noClaimBefore.after(now) {
 			due = false
 		}
 		if o := first[queue]; due && (o == nil || last.before(o.lastSearch()) || (last.seen == o.lastSearch().seen && b.rank.compare(o.rank) < 0)) {

@@ -34,7 +34,7 @@ func (s *stage) contestants() map[string][]contestant {
 	defer s.mu.Unlock()
 	lines := map[string][]contestant{}
 	for _, e := range s.jobs {
-		if e.state == Pending && e.startable() && !s.clock.Now().Before(e.requeueAt) {
+		if e.state == Pending && e.startable() && !e.requeueAt.after(s.clock.Now()) {
 			c := contestant{e: e, name: e.job.Owner.Name}
 			_, no := s.assign(e)
 			cq, _ := s.quota.ClusterQueueOf(e.queue())

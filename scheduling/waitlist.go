@@ -165,7 +165,7 @@ func (l *Ledger) list(e *entry) {
 	l.holds(e, known && e.holdsCapacity())
 	belongs(w.lost, e, known && e.state == Admitted && e.lost())
 	waits := known && e.unadmitted() && !e.ended
-	asleep := waits && l.clock.Now().Before(e.requeueAt)
+	asleep := waits && e.requeueAt.after(l.clock.Now())
 	belongs(w.sleeping, e, asleep)
 
 	var now spot
@@ -175,7 +175,7 @@ func (l *Ledger) list(e *entry) {
 		r := e.rank()
 		now = spot{waits: true, priority: r.priority, created: r.created, line: w.lines[queue], blocked: e.blocked, uncounted: e.isUncounted()}
 		if asleep {
-			now.requeueAt = instantOf(e.requeueAt)
+			now.requeueAt = e.requeueAt
 		}
 		if inBucket = e.state == Pending && e.startable() && !asleep; inBucket {
 			now.bucket = w.buckets[bucketKey{now.line, e.shapeOf()}]

@@ -83,7 +83,7 @@ func (l *Ledger) waitlistErrors() []string {
 	for _, e := range l.jobs {
 		if e.unadmitted() && !e.ended {
 			waiting++
-			if e.state == Pending && e.startable() && !l.clock.Now().Before(e.requeueAt) {
+			if e.state == Pending && e.startable() && !e.requeueAt.after(l.clock.Now()) {
 				ready++
 			}
 		}
