@@ -40,6 +40,11 @@ type Class struct {
 	// that are to be placed, when a part of a gang is planned again; nil if all
 	// are to be placed. It counts only with a Topology.
 	Kept []string
+	// Near are the nodes that other pods of the gang, of any class, stay on when a
+	// part of it is planned again, and NearBy the labels by which nodes are in
+	// domains, outermost first. Pods with GPUs that ask for no domain go as near to
+	// one of those nodes as there is room.
+	Near, NearBy []string
 }
 
 // Over stands in Class.Kept for the node of a pod that is over, so that none comes

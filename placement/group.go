@@ -76,10 +76,7 @@ func (t *trial) groups(searches []*classSearch) []*group {
 }
 
 func newGroup(t *trial, asked *Topology) *group {
-	g := &group{trial: t, topology: asked, labels: asked.Levels}
-	if last := len(g.labels) - 1; last >= 0 && g.labels[last] == v1.LabelHostname {
-		g.labels = g.labels[:last]
-	}
+	g := &group{trial: t, topology: asked, labels: withoutHosts(asked.Levels)}
 	g.request = topology.Request{Level: g.level(asked.Level), Required: asked.Required}
 	for _, s := range asked.Slices {
 		g.request.Slices = append(g.request.Slices, topology.Slice{Size: s.Size, Level: g.level(s.Level)})

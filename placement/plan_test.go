@@ -223,6 +223,25 @@ func TestPlan(t *testing.T) {
 			want:  []string{"node-2 x1"},
 		},
 		{
+			name:  "what asks for no domain is near the others of its gang",
+			nodes: racks(3, 3),
+			gang:  gangOf(Class{Name: "worker", Pod: makePod("worker", 8), Count: 2, Near: []string{"b2"}, NearBy: []string{"rack", v1.LabelHostname}}),
+			want:  []string{"b0 x1, b1 x1"},
+		},
+		{
+			name:    "as far as there is room",
+			nodes:   racks(3, 2),
+			running: []*v1.Pod{makePod("worker", 8, on("b1"))},
+			gang:    gangOf(Class{Name: "worker", Pod: makePod("worker", 8), Count: 2, Near: []string{"b1"}, NearBy: []string{"rack"}}),
+			want:    []string{"b0 x1, a0 x1"},
+		},
+		{
+			name:  "pods without GPUs keep off GPU nodes rather than that they are near",
+			nodes: append(racks(1), makeNode("cpu", 0)),
+			gang:  gangOf(Class{Name: "driver", Pod: makePod("driver", 0), Count: 1, Near: []string{"a0"}, NearBy: []string{"rack"}}),
+			want:  []string{"cpu x1"},
+		},
+		{
 			name:  "a node to be avoided is not taken, though siblings run on it",
 			nodes: makeNodes(3, 8),
 			gang:  gangOf(Class{Name: "worker", Pod: makePod("worker", 4), Count: 1, Fixed: []string{"node-0"}, Avoid: []string{"node-0", "node-1"}}),

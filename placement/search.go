@@ -53,6 +53,9 @@ type classSearch struct {
 	// group has the classes that ask for domains together with this one, beside
 	// those that it should be close to; nil without.
 	group, beside *group
+	// neighbours are the others of the gang that the pods are to be near to, nil where
+	// that does not count.
+	neighbours *neighbours
 	// bounds are the indices of the nodes of the group's domain, nil for all, and
 	// order is the place of each in an order that comes before the names.
 	bounds []int
@@ -90,6 +93,7 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 		s.bare = withoutClaims(class.Pod)
 	}
 	s.near = s.nearKeys()
+	s.neighbours = s.neighboursOf()
 	for _, c := range class.Pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == v1.DoNotSchedule {
 			s.spreadKeys = append(s.spreadKeys, c.TopologyKey)
@@ -306,8 +310,11 @@ func (s *classSearch) candidates() []candidate {
 		if s.order != nil {
 			c.order = uint16(min(s.order[i], math.MaxUint16))
 		}
-		if s.beside != nil {
+		switch {
+		case s.beside != nil:
 			c.rank = s.beside.distance(node.Node())
+		case s.neighbours != nil && s.variation == nil:
+			c.rank = s.neighbours.distance(node.Node())
 		}
 		found = append(found, c)
 	}

@@ -27,6 +27,9 @@ type class struct {
 	// beside is the one of others that it is to be close to without asking.
 	topology, beside *placement.Topology
 	leader           bool
+	// levels are the labels by which nodes of its flavors are in domains, outermost
+	// first.
+	levels []string
 }
 
 func (c class) size() int { return c.to - c.from }
@@ -160,6 +163,17 @@ func keepNear(c *placement.Class, slots []*slot, size int) {
 		case !s.lost():
 			c.Kept[i] = s.node
 		}
+	}
+}
+
+// stayNear has the planner know where the gang is of which only a part is planned.
+func stayNear(g *placement.Gang, classes []class) {
+	var near []string
+	for i := range g.Classes {
+		near = append(near, g.Classes[i].Fixed...)
+	}
+	for i := range g.Classes {
+		g.Classes[i].Near, g.Classes[i].NearBy = near, classes[i].levels
 	}
 }
 

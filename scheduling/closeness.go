@@ -43,9 +43,12 @@ func setCloseness(job *workload.Job, a *quota.Assignment, tree *quota.Tree, clas
 	leads := make([]bool, len(job.PodSets))
 	groups := map[string]*placement.Topology{}
 	largest := -1
+	levels := make([][]string, len(job.PodSets))
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
-		t := topologyOf(ps, flavorsAround(job, i, a), tree)
+		flavors := flavorsAround(job, i, a)
+		_, levels[i] = levelsOf(flavors, tree)
+		t := topologyOf(ps, flavors, tree)
 		if name := groupName(ps); t != nil && name != "" {
 			if groups[name] == nil {
 				groups[name] = t
@@ -60,6 +63,7 @@ func setCloseness(job *workload.Job, a *quota.Assignment, tree *quota.Tree, clas
 	}
 	for i := range classes {
 		c := &classes[i]
+		c.levels = levels[c.set]
 		switch t := asked[c.set]; {
 		case t != nil:
 			c.topology, c.leader = t, leads[c.set]

@@ -141,6 +141,7 @@ func (p *pass) growOne(e *entry) {
 			gang.Classes[i].Fixed, gang.Classes[i].Avoid = kept[i], shunned[i]
 			gang.Classes[i].Kept = near[i].Kept
 		}
+		stayNear(&gang, classes)
 		heard = hear(&gang)
 		plan, no, err = c.planner.Plan(p.ctx, fw, snap, gang)
 	}

@@ -65,6 +65,7 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 			gang.Classes[i].Avoid = slices.Concat(shunned[i], avoided[i])
 			gang.Classes[i].Kept = near[i].Kept
 		}
+		stayNear(&gang, classes)
 		heard = hear(&gang)
 		plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
 		if no != nil && again {
