@@ -2,7 +2,9 @@ package scheduling
 
 import (
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/workload"
@@ -33,6 +35,40 @@ func TestALostSlotOfAJobThatAskedForNoDomainStaysNearTheOthers(t *testing.T) {
 			s.pass()
 			if got := s.placed(j); got != tc.want {
 				t.Errorf("after the loss of %s it is on %s, want %s", tc.lost, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPodsThatAreGoneHaveATimeOfTheirOwnToComeBack(t *testing.T) {
+	const start, recovery = time.Hour, time.Minute
+	both := func(s *scene, j *workload.Job) []*corev1.Pod { return s.bindAll(pods(j, "node", "first")...) }
+	for name, tc := range map[string]struct {
+		live     func(s *scene, j *workload.Job)
+		recovery time.Duration
+		want     time.Duration
+	}{
+		"none has come":                   {func(*scene, *workload.Job) {}, recovery, start},
+		"one is gone":                     {func(s *scene, j *workload.Job) { s.gone(both(s, j)[0]) }, recovery, recovery},
+		"one is gone, and no time is set": {func(s *scene, j *workload.Job) { s.gone(both(s, j)[0]) }, 0, start},
+		"of those that come later one has come, and one has not": {func(s *scene, j *workload.Job) {
+			both(s, j)
+			s.Seen(pod(j, "later", 0, "later"))
+		}, recovery, start},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testScene(t, 32, 8, 8, 8, 8)
+			j := s.admitted(job("a", set("node", 0, 2, 8), set("later", 1, 2, 8)), []string{"node-0", "node-1"}, []string{"node-2", "node-3"})
+			tc.live(s, j)
+			timing := Timing{StartTimeout: start, RecoveryTimeout: tc.recovery}
+			s.giveUpLate(timing)
+			s.clock.Step(tc.want - time.Second)
+			if s.giveUpLate(timing); s.state(j) != Admitted {
+				t.Fatalf("%s before its time it is %s", time.Second, s.state(j))
+			}
+			s.clock.Step(time.Second)
+			if s.giveUpLate(timing); s.state(j) != Leaving {
+				t.Errorf("after %s it is %s", tc.want, s.state(j))
 			}
 		})
 	}

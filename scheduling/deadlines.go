@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,9 +127,9 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 		return &late
 	}
 	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
-	if e.lateSince != 0 && now.Sub(e.lateSince.time()) >= t.StartTimeout {
+	if limit := e.mayMiss(now, t); e.lateSince != 0 && now.Sub(e.lateSince.time()) >= limit {
 		late.uncreated, late.creators = e.uncreated(), e.creators()
-		late.eviction.message = e.notThere(now, t.StartTimeout)
+		late.eviction.message = e.notThere(now, limit)
 		if no := e.refusal(); no != "" {
 			late.eviction.message += "; it could not be resumed: " + no
 		}
@@ -142,6 +143,19 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 		return &late
 	}
 	return nil
+}
+
+// mayMiss is how long pods of a job may be missing on their nodes; it is another time
+// where all of them have been there.
+func (e *entry) mayMiss(now time.Time, t Timing) time.Duration {
+	due := e.due()
+	for _, set := range e.sets {
+		starts := func(s *slot) bool { return s.missing(now) && !s.hasCome() }
+		if t.RecoveryTimeout == 0 || (due[set.set.Phase] && slices.ContainsFunc(set.slots, starts)) {
+			return t.StartTimeout
+		}
+	}
+	return t.RecoveryTimeout
 }
 
 // neverReady is a phase whose pods have all been on their nodes for the time

@@ -64,6 +64,9 @@ type Jobs struct {
 type Timing struct {
 	// StartTimeout bounds the time from admission until every pod is bound.
 	StartTimeout time.Duration
+	// RecoveryTimeout bounds the time for which pods that were bound are gone before
+	// others are; 0 is StartTimeout.
+	RecoveryTimeout time.Duration
 	// ReadyTimeout bounds the time from then until every pod has been ready;
 	// 0 is no bound.
 	ReadyTimeout time.Duration

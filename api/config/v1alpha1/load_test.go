@@ -188,6 +188,7 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"no pass budget":                              {schedulerHead + "admission: {passBudget: 0s}\n", "admission.passBudget: Invalid value"},
 		"a pass of two seconds":                       {schedulerHead + "admission: {passBudget: 2s}\n", `admission.passBudget: Invalid value: "2s": must be at most 1s`},
 		"no time to start":                            {schedulerHead + "admission: {startTimeout: -1s}\n", `admission.startTimeout: Invalid value: "-1s": must be greater than 0`},
+		"less than no time to recover":                {schedulerHead + "admission: {recoveryTimeout: -1s}\n", `admission.recoveryTimeout: Invalid value: "-1s": must be at least 0, which means startTimeout`},
 		"less than no time to ready":                  {schedulerHead + "admission: {readyTimeout: -1s}\n", `admission.readyTimeout: Invalid value: "-1s": must be at least 0, which means no limit`},
 		"an unknown rendering":                        {schedulerHead + "admission: {rendering: guess}\n", `admission.rendering: Unsupported value: "guess": supported values: "dry-run", "local"`},
 		"a reservation before the wait":               {schedulerHead + "admission: {reservationAfter: -1s}\n", `admission.reservationAfter: Invalid value: "-1s": must be at least 0`},

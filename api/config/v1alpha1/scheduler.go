@@ -132,6 +132,9 @@ type Admission struct {
 	// StartTimeout is how long a pod that should be on its node may be missing
 	// there before the whole job is released.
 	StartTimeout metav1.Duration `json:"startTimeout"`
+	// RecoveryTimeout is that time for a pod whose place had one on its node before,
+	// as of a node that was lost; 0 means StartTimeout.
+	RecoveryTimeout metav1.Duration `json:"recoveryTimeout"`
 	// ReadyTimeout is how long pods that start together and are all on their
 	// nodes may take until each has been ready, or has succeeded, before the
 	// whole job is released; 0 means for ever.

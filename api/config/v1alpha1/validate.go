@@ -103,6 +103,9 @@ func (l *LeaderElection) validate(at *field.Path) field.ErrorList {
 func (a *Admission) validate(at *field.Path) field.ErrorList {
 	errs := within(at.Child("passBudget"), a.PassBudget, maxPassBudget)
 	errs = append(errs, positive(at.Child("startTimeout"), a.StartTimeout)...)
+	if d := a.RecoveryTimeout.Duration; d < 0 {
+		errs = append(errs, field.Invalid(at.Child("recoveryTimeout"), d.String(), "must be at least 0, which means startTimeout"))
+	}
 	if d := a.ReadyTimeout.Duration; d < 0 {
 		errs = append(errs, field.Invalid(at.Child("readyTimeout"), d.String(), "must be at least 0, which means no limit"))
 	}

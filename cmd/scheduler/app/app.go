@@ -131,6 +131,7 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		FairSharing:    fairSharing(c.Quota.FairSharing),
 		Timing: scheduling.Timing{
 			StartTimeout:     c.Admission.StartTimeout.Duration,
+			RecoveryTimeout:  c.Admission.RecoveryTimeout.Duration,
 			ReadyTimeout:     c.Admission.ReadyTimeout.Duration,
 			NodeLossGrace:    c.Admission.NodeLossGrace.Duration,
 			ReservationAfter: c.Admission.ReservationAfter.Duration,
