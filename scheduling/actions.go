@@ -28,7 +28,7 @@ const (
 	doRecovery
 	// doRequeue: the job has left its nodes; its Workload becomes pending again.
 	doRequeue
-	// doReclaim: the job has finished and left only some pods running; its
+	// doReclaim: the job has left, but for some pods that stay on nodes; its
 	// Workload says which are no longer charged.
 	doReclaim
 	// doLater: nothing now, look again after a while.

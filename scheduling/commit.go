@@ -236,7 +236,7 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 		if wl.Status.Admission == nil && !isAdmitted(wl) {
 			return
 		}
-		wl.Status.Admission = nil
+		wl.Status.Admission, wl.Status.ReclaimablePods = nil, nil
 		j.sayRequeued(wl)
 		j.countExecuted(wl)
 		j.sayWaiting(wl)

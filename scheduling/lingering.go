@@ -43,7 +43,13 @@ func (l *Ledger) stillActive(uid types.UID, what string) {
 func (l *Ledger) tendLeaving(now time.Time) {
 	still := map[types.UID]*lingering{}
 	for e := range l.waits.charged {
-		if e.state != Leaving || e.ended || l.kueueDecides() {
+		if e.state != Leaving || l.kueueDecides() {
+			continue
+		}
+		if live, ok := e.remnant(now); ok && e.givesUp(live) {
+			l.effects.Sync(keyOf(e.job.Owner))
+		}
+		if e.ended {
 			continue
 		}
 		uid := e.job.Owner.UID
@@ -59,8 +65,12 @@ func (l *Ledger) tendLeaving(now time.Time) {
 		}
 		if what := e.waitsToLeave(staying, g.active); what != "" {
 			g.toldAt = now
-			l.effects.Note(e.job, noteStillLeaving, fmt.Sprintf("it has been stopped for %s (%s), and keeps its quota and its nodes: %s",
-				long.Round(time.Second), e.eviction.inShort(), what))
+			keeps := "its quota and its nodes"
+			if e.live() != nil {
+				keeps = "what these pods take of its quota and its nodes"
+			}
+			l.effects.Note(e.job, noteStillLeaving, fmt.Sprintf("it has been stopped for %s (%s), and keeps %s: %s",
+				long.Round(time.Second), e.eviction.inShort(), keeps, what))
 		}
 	}
 	l.lingering = still

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -14,15 +15,16 @@ import (
 // Operator keeps the workers of a job whose master has succeeded, unless its
 // cleanPodPolicy says otherwise. What they take is charged as long as they run.
 // The rest of the job's charge and room is given up: first in the Workload, as
-// reclaimable pods, then here.
+// reclaimable pods, then here. So it is for a job that was stopped, where nothing is
+// left of it but pods that a dead node never removes.
 
 // reclaimEvery is how long the pods of a finished job have to end before those
 // that are left are counted, and counted again: most end at once.
 const reclaimEvery = 5 * time.Second
 
-// reclaim is what a finished job needs that has pods on nodes.
+// reclaim is what a job that leaves needs that has pods on nodes.
 func (l *Ledger) reclaim(e *entry) action {
-	live, ok := e.remnant()
+	live, ok := e.remnant(l.clock.Now())
 	if !ok || !e.givesUp(live) {
 		return action{}
 	}
@@ -40,26 +42,43 @@ func (l *Ledger) reclaim(e *entry) action {
 	return action{do: doReclaim, live: live, reclaim: e.reclaimable(live)}
 }
 
-// remnant is how many pods of each set a job that has finished has left running;
+// remnant is how many pods of each set a job has left on nodes that will not end soon;
 // ok is false for a job that has not, and where it is not known of what set a
 // pod is.
-func (e *entry) remnant() (live []int32, ok bool) {
-	if e.state != Leaving || e.job.Finish == nil || e.job.Deleting || len(e.unplaced) > 0 {
+func (e *entry) remnant(now time.Time) (live []int32, ok bool) {
+	if e.state != Leaving || ((e.job.Finish == nil || e.job.Deleting) && !e.isStuck(now)) {
 		return nil, false
 	}
-	for _, set := range e.sets {
-		n := int32(0)
+	live = make([]int32, len(e.sets))
+	for i, set := range e.sets {
 		for _, s := range set.slots {
 			if s.occupied() {
-				n++
+				live[i]++
 			}
 		}
-		live = append(live, n)
+	}
+	for _, pod := range e.unplaced {
+		w, ok := e.slotIn(pod)
+		i := slices.IndexFunc(e.sets, func(s *setSlots) bool { return s.set.Name == w.PodSet })
+		switch {
+		case pod.Spec.NodeName == "":
+		case !ok || i < 0:
+			return nil, false
+		default:
+			// Its slot may have passed to another pod, which is here too.
+			live[i] = min(live[i]+1, int32(len(e.sets[i].slots)))
+		}
 	}
 	return live, true
 }
 
-// givesUp says that fewer pods of a finished job are left than it is charged
+// isStuck says that all pods that a job has on nodes should have left them for long.
+func (e *entry) isStuck(now time.Time) bool {
+	staying := e.staying()
+	return len(staying) > 0 && !slices.ContainsFunc(staying, func(p *corev1.Pod) bool { return !outlives(p, now) })
+}
+
+// givesUp says that fewer pods of a job are left than it is charged
 // for, or holds room for.
 func (e *entry) givesUp(live []int32) bool {
 	for i, set := range e.sets {
@@ -101,10 +120,10 @@ func (e *entry) usageOf(live []int32) quota.Usage {
 	return usage
 }
 
-// restoreLive takes over from its Workload for how many pods a finished job is
+// restoreLive takes over from its Workload for how many pods a job that leaves is
 // still charged.
 func (l *Ledger) restoreLive(e *entry) {
-	if e.job.Finish == nil || len(e.workload.Status.ReclaimablePods) == 0 {
+	if (e.job.Finish == nil && saysEvicted(e.workload) == nil) || len(e.workload.Status.ReclaimablePods) == 0 {
 		return
 	}
 	left := &remains{}
@@ -129,7 +148,7 @@ func (l *Ledger) chargeLive(e *entry) {
 	l.quota.Charge(e.job.Owner.UID, a.ClusterQueue, a.Usage, e.holder(reservedAt(e.workload, l.clock.Now())))
 }
 
-// reclaimed ends the charge and the holds of a finished job for all but the pods
+// reclaimed ends the charge and the holds of a job that leaves for all but the pods
 // that were left, after its Workload has said so.
 func (l *Ledger) reclaimed(uid types.UID, live []int32) {
 	l.mu.Lock()
@@ -154,7 +173,7 @@ func (l *Ledger) reclaimed(uid types.UID, live []int32) {
 	l.roomCame()
 }
 
-// remains is what is left of a job that has finished.
+// remains is what is left of a job that leaves.
 type remains struct {
 	// live are the pods of each set for which it is still charged; nil is all of
 	// them.
@@ -163,7 +182,7 @@ type remains struct {
 	reclaimAt time.Time
 }
 
-// live are the pods of each set for which a finished job is still charged, as of
+// live are the pods of each set for which a job that leaves is still charged, as of
 // remains.
 func (e *entry) live() []int32 {
 	if e.remains == nil {

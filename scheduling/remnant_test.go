@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -59,6 +60,63 @@ func TestAJobThatIsStoppedIsChargedWhole(t *testing.T) {
 	s.clock.Step(2 * reclaimEvery)
 	if got := s.read(suspended(a), nil, nil); got.do != doNothing || s.used() != 8 {
 		t.Errorf("to do %+v with %d GPUs charged", got, s.used())
+	}
+}
+
+func TestAJobThatIsStoppedAndHasPodsOnADeadNodeGivesUpTheRest(t *testing.T) {
+	s := testScene(t, 24, 8, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 3, 8)), []string{"node-0", "node-1", "node-2"})
+	bound := s.bindAll(pods(j, "node", "p")...)
+	wl := s.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted), s.admissionWritten(j))
+	s.changes("node-0", 8, unreachable, notReady)
+	s.stop(j, eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, message: "test"})
+	s.stopped(j.Owner.UID)
+	dead := terminating(bound[0])
+	dead.DeletionTimestamp.Time = s.clock.Now()
+	if err := s.watched.UpdatePod(s.logger, bound[0], dead); err != nil {
+		t.Fatal(err)
+	}
+	s.gone(bound[1])
+	s.clock.Step(outstayFor + time.Second)
+	if got := s.read(suspended(j), nil, nil); got.do != doNothing || s.used() != 24 {
+		t.Fatalf("with a pod that is not to end yet the job needs %+v, and is charged for %d GPUs", got, s.used())
+	}
+	s.gone(bound[2])
+	clear(s.wishes.synced)
+	s.tick(Timing{StartTimeout: time.Hour})
+	if s.wishes.synced[keyOf(j.Owner)] == 0 {
+		t.Error("the owner is not looked at when nothing is left but the dead node's pod")
+	}
+	if got := s.read(suspended(j), nil, nil); got.do != doLater {
+		t.Fatalf("it needs %+v at once", got)
+	}
+	s.clock.Step(reclaimEvery)
+	got := s.read(suspended(j), nil, nil)
+	if diff := cmp.Diff([]kueue.ReclaimablePod{{Name: "node", Count: 2}}, got.reclaim); diff != "" || got.do != doReclaim {
+		t.Fatalf("to do %+v (-want +got):\n%s", got, diff)
+	}
+	isTrue(kueue.WorkloadEvicted)(wl)
+	wl.Status.ReclaimablePods = got.reclaim
+	s.reclaimed(j.Owner.UID, got.live)
+	if s.used() != 8 || s.taken("node-1") != 0 || s.taken("node-2") != 0 {
+		t.Errorf("%d GPUs are charged, %d and %d taken on the nodes that live", s.used(), s.taken("node-1"), s.taken("node-2"))
+	}
+	before := s.plain
+	s.fresh(24)
+	s.plain = before
+	s.bound(dead)
+	s.Ledger.restore(suspended(j), wl, nil)
+	if s.used() != 8 {
+		t.Errorf("after a restart %d GPUs are charged", s.used())
+	}
+	s.read(suspended(j), wl, nil)
+	s.stopped(j.Owner.UID)
+	s.gone(dead)
+	if got := s.read(suspended(j), wl, nil); got.do != doRequeue {
+		t.Errorf("when the pod is gone the job needs %+v", got)
+	}
+	if s.left(j.Owner.UID); s.used() != 0 || s.state(j) != Pending {
+		t.Errorf("it is %s, with %d GPUs charged", s.state(j), s.used())
 	}
 }
 

@@ -133,10 +133,7 @@ func (l *Ledger) stays(e, other *entry, now time.Time) bool {
 // that nobody has asked it to: a job that has finished may leave pods running.
 func (e *entry) outstays(now time.Time) bool {
 	outstays := func(p *corev1.Pod) bool {
-		if p.DeletionTimestamp == nil {
-			return e.job.Finish != nil
-		}
-		return now.Sub(p.DeletionTimestamp.Time) > outstayFor
+		return outlives(p, now) || (p.DeletionTimestamp == nil && e.job.Finish != nil)
 	}
 	for _, set := range e.sets {
 		if slices.ContainsFunc(set.slots, func(s *slot) bool { return s.bound && outstays(s.pod) }) {
@@ -149,6 +146,12 @@ func (e *entry) outstays(now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// outlives says that a pod should have left its node for so long that nothing is
+// expected of it any more.
+func outlives(p *corev1.Pod, now time.Time) bool {
+	return p.DeletionTimestamp != nil && now.Sub(p.DeletionTimestamp.Time) > outstayFor
 }
 
 // outstayFor is by how much a pod may outlive the time that it has to end, until

@@ -155,10 +155,13 @@ func (w *world) do(o *owner, want action) {
 		o.job.Suspended = false
 	case doRequeue:
 		w.change(o, func(wl *kueue.Workload) {
-			wl.Status.Admission = nil
+			wl.Status.Admission, wl.Status.ReclaimablePods = nil, nil
 			apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadAdmitted)
 		})
 		w.left(o.job.Owner.UID)
+	case doReclaim:
+		w.change(o, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = want.reclaim })
+		w.reclaimed(o.job.Owner.UID, want.live)
 	case doFinish:
 		w.change(o, isTrue(kueue.WorkloadFinished))
 		w.leaves(o)

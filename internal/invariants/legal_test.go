@@ -64,6 +64,19 @@ func TestWhatMayHappen(t *testing.T) {
 			s.bind("n1", "b")
 			s.bind("n0", "a")
 		}},
+		{"a dead node keeps a pod of a job that is stopped, and the rest of its room goes to another job", func(s *story) {
+			running(s)
+			s.evict("job", kueue.WorkloadEvictedByPodsReadyTimeout, "a pod has been gone for too long")
+			s.stop("p0")
+			remove[*corev1.Pod](s, "p1")
+			change(s, "job", func(wl *kueue.Workload) {
+				wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}}
+			})
+			s.job("next", set{name: "node", pods: 1, gpus: 8})
+			s.admit("next", nodes("b"))
+			s.pod("n0", "next", "node", 8)
+			s.bind("n0", "b")
+		}},
 		{"a pod fails, and its replacement is bound to the same slot while the failed one is still listed", func(s *story) {
 			running(s)
 			s.end("p0", corev1.PodFailed)

@@ -123,17 +123,18 @@ func (c *Checker) load(name string) load {
 }
 
 // unfilled is how many slots of a pod set on a node wait for their pods. A
-// slot whose pod has succeeded is given up; one whose pod is somewhere else is
-// not free twice.
+// slot whose pod has succeeded is given up, and so is that of a pod which its
+// Workload calls reclaimable; one whose pod is somewhere else is not free twice.
 func (c *Checker) unfilled(cl *claim, set, name string) int64 {
 	s := cl.sets[set]
-	here, all := s.hosts[c.hostOf(name)], s.count
+	here, all, charged := s.hosts[c.hostOf(name)], s.count, s.charged
 	if here == 0 {
 		return 0
 	}
 	for _, p := range c.podsOf(cl.owner, set) {
 		if p.onNode() {
 			all--
+			charged--
 			if p.node == name {
 				here--
 			}
@@ -147,7 +148,7 @@ func (c *Checker) unfilled(cl *claim, set, name string) int64 {
 			}
 		}
 	}
-	return min(here, all)
+	return min(here, all, charged)
 }
 
 // judgeRoom asserts that a node is not overfull after something was put there.

@@ -219,6 +219,16 @@ var plantedRoom = []planted{
 		s.add(plain("fat", 5))
 		s.bind("fat", "a")
 	}, nodesKept, []string{"9 of 8", "1 held for node of Workload team/job 4"}, nil},
+	{"a job that has given up a part of its room goes on holding the rest", func(s *story) {
+		running(s)
+		remove[*corev1.Pod](s, "p0")
+		remove[*corev1.Pod](s, "p1")
+		change(s, "job", func(wl *kueue.Workload) {
+			wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}}
+		})
+		s.job("next", set{name: "node", pods: 1, gpus: 8})
+		s.admit("next", nodes("b"))
+	}, nodesKept, []string{"12 of 8"}, nil},
 	{"a Workload is admitted onto slots that are held for another", func(s *story) {
 		s.node("a", 8)
 		s.queue("q", 64)

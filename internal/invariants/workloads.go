@@ -29,6 +29,8 @@ type place struct{ set, node string }
 // seats are the slots of one pod set.
 type seats struct {
 	count int64
+	// charged is how many of the pods the Workload does not call reclaimable.
+	charged int64
 	// hosts is how many slots are on each node, by its kubernetes.io/hostname
 	// label; nil where the Workload does not say.
 	hosts map[string]int64
@@ -108,15 +110,15 @@ func (cl *claim) assign(o *kueue.Workload, a *kueue.PodSetAssignment) {
 		s.count = int64(*a.Count)
 	}
 	cl.sets[string(a.Name)] = s
-	charged := s.count
+	s.charged = s.count
 	for _, r := range o.Status.ReclaimablePods {
 		if r.Name == a.Name {
-			charged = max(0, s.count-int64(r.Count))
+			s.charged = max(0, s.count-int64(r.Count))
 		}
 	}
 	for name, q := range a.ResourceUsage {
 		if flavor, ok := a.Flavors[name]; ok && s.count > 0 {
-			cl.usage.add(cell{string(flavor), name}, times(part(name, q, s.count), charged))
+			cl.usage.add(cell{string(flavor), name}, times(part(name, q, s.count), s.charged))
 		}
 	}
 }

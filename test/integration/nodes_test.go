@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -73,7 +74,7 @@ var nodeScenarios = []scenario{
 	}},
 	{name: "a gang whose node stays away and finds no other is released whole", configure: func(c *configv1alpha1.SchedulerConfiguration) {
 		graceOf(time.Second)(c)
-		c.Admission.StartTimeout.Duration = 3 * time.Second
+		c.Admission.RecoveryTimeout.Duration = 3 * time.Second
 	}, run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 8)
 		e.Node(t, "node-1", 8)
@@ -84,6 +85,7 @@ var nodeScenarios = []scenario{
 		e.node(t, "node-0", unready)
 		e.delete(t, e.podOn(t, js, "node-0"))
 		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "1 of 2 pods has been gone for 3s")
+		e.event(t, js, "Suspended", "1 of 2 pods has been gone for 3s; all are released")
 		e.node(t, "node-0", ready)
 		e.runs(t, js, 2)
 	}},
@@ -114,6 +116,41 @@ var nodeScenarios = []scenario{
 		e.usage(t, "team", 8, 1, 0)
 		e.finalizers(t, old)
 		e.usage(t, "team", 0, 0, 0)
+	}},
+	{name: "a gang that is released gives up all but what a dead node's pod takes, and starts again when that is gone", configure: func(c *configv1alpha1.SchedulerConfiguration) {
+		graceOf(time.Second)(c)
+		c.Admission.RecoveryTimeout.Duration = 3 * time.Second
+	}, run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 8)
+		e.Node(t, "node-1", 8)
+		e.Queue(t, e.namespace, "team", 16)
+		js := e.job("gang", "team", 2, 8)
+		e.Create(t, js)
+		e.runs(t, js, 2)
+		dead := e.podOn(t, js, "node-0")
+		e.node(t, "node-0", unready)
+		e.finalizers(t, dead, "example.com/no-kubelet")
+		t.Cleanup(func() { e.finalizers(t, dead) })
+		e.delete(t, dead)
+		e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "1 of 2 pods has been gone for 3s")
+		other := e.job("other", "team", 1, 8)
+		e.Create(t, other)
+		// Nothing is expected any more of a pod that should have ended a minute ago.
+		err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+			return e.Bound(ctx, other, 1) == nil, nil
+		})
+		if err != nil {
+			t.Fatal("the other job does not get the room of the one that is released")
+		}
+		e.usage(t, "team", 16, 2, 0)
+		e.restart(t)
+		e.usage(t, "team", 16, 2, 0)
+		e.finalizers(t, dead)
+		e.usage(t, "team", 8, 1, 1)
+		e.node(t, "node-0", ready)
+		e.finish(t, other)
+		e.runs(t, js, 2)
+		e.usage(t, "team", 16, 1, 0)
 	}},
 	{name: "a pod that others bind onto held room has the gang planned anew, with an event that names it", run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 8)
