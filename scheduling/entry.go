@@ -92,7 +92,7 @@ type entry struct {
 	noClaimBefore instant
 
 	eviction *eviction
-	// remains is of jobs that have finished with pods on nodes; nil for most.
+	// remains is of jobs that leave, but for some pods on nodes; nil for most.
 	remains *remains
 	// keptUntil is until when the place of a job that has ended is kept for its
 	// keeper's next pod; zero if it is not.
@@ -119,7 +119,7 @@ type eviction struct {
 // moveTo gives a lost slot a new node. Its pod is let in when the Workload says
 // the node.
 func (e *entry) moveTo(s *slot, node string) {
-	s.node, s.unwritten, s.stale, s.avoid = node, true, false, ""
+	s.node, s.unwritten, s.stale, s.avoid, s.was = node, true, false, "", ""
 	e.replanned++
 }
 

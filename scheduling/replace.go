@@ -36,6 +36,9 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 			case s.lost():
 				lost[i] = append(lost[i], s)
 				stale = stale || s.stale
+				if s.was != "" {
+					kept[i] = append(kept[i], s.was)
+				}
 				if s.avoid != "" {
 					avoided[i] = append(avoided[i], s.avoid)
 					again = true
@@ -89,9 +92,13 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		return false
 	}
 	for i := range lost {
+		nodes := plan[i]
+		if t := classes[i].topology; t == nil || t.Unasked {
+			nodes = home(lost[i], nodes)
+		}
 		for j, s := range lost[i] {
 			if s.lost() {
-				e.moveTo(s, plan[i][j])
+				e.moveTo(s, nodes[j])
 			}
 		}
 	}
@@ -113,4 +120,22 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 	logger.V(2).Info("Part of a gang planned anew", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "nodes", e.nodes())
 	l.effects.Write(job.Owner.UID)
 	return true
+}
+
+// home puts the nodes of a plan, whose order does not matter, into that of the slots: a
+// slot gets the one that it was on, if that is among them.
+func home(lost []*slot, plan []string) []string {
+	rest, out := slices.Clone(plan), make([]string, len(lost))
+	for i, s := range lost {
+		if at := slices.Index(rest, s.was); at >= 0 {
+			out[i] = s.was
+			rest = slices.Delete(rest, at, at+1)
+		}
+	}
+	for i := range out {
+		if out[i] == "" {
+			out[i], rest = rest[0], rest[1:]
+		}
+	}
+	return out
 }

@@ -46,9 +46,8 @@ func (l *Ledger) seat(e *entry, pods []*corev1.Pod) {
 		l.sitters[pod.UID] = e
 		s.pod = pod
 		if s.done {
-			// Its Job makes it again: the slot's room was given away, so a new
-			// node is looked for.
-			s.done, s.wasReady, s.node = false, true, ""
+			// Its Job makes it again.
+			s.comeAgain()
 			set.succeeded[w.Replica] = max(0, set.succeeded[w.Replica]-1)
 			l.replan(e)
 		}

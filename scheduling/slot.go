@@ -43,6 +43,9 @@ type slot struct {
 	// wasReady: a pod of this slot has been ready since the admission, or has
 	// succeeded.
 	wasReady bool
+	// was is the node that the slot gave up when its pod had succeeded, for a pod that
+	// comes again nevertheless.
+	was string
 	// moves is the Ledger's count of nodeMoves when pod was taken.
 	moves int64
 	// failures counts how often in a row pod could not be bound on node, after
@@ -143,11 +146,17 @@ func (s *setSlots) begin(attempt int32) (lost bool) {
 	clear(s.succeeded)
 	for _, sl := range s.slots {
 		if sl.done {
-			// Its room was given away.
-			sl.done, sl.wasReady, sl.node, lost = false, true, "", true
+			sl.comeAgain()
+			lost = true
 		}
 	}
 	return lost
+}
+
+// comeAgain has a slot whose pod has succeeded wait for another one. Its room was given
+// away, so a node is looked for.
+func (s *slot) comeAgain() {
+	s.done, s.wasReady, s.was, s.node = false, true, s.node, ""
 }
 
 // succeed counts a pod that has succeeded and returns the slot that is done by
