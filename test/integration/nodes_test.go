@@ -272,6 +272,21 @@ func (e *env) node(t *testing.T, name string, change func(*corev1.Node)) {
 	})
 }
 
+// dies has a node be not ready, and tainted as the controller of nodes does it, which does
+// not run here.
+func (e *env) dies(t *testing.T, name string) {
+	t.Helper()
+	e.node(t, name, unready)
+	testcluster.Eventually(t, name+" to be tainted", func(ctx context.Context) error {
+		node := &corev1.Node{}
+		if err := e.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return err
+		}
+		node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+		return e.Client.Update(ctx, node)
+	})
+}
+
 // delete removes a pod, as its kubelet would in the end.
 func (e *env) delete(t *testing.T, pod *corev1.Pod) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -143,6 +144,37 @@ func init() {
 			if got := strings.Join(e.nodesByRank(t, js), " "); got != want {
 				t.Errorf("after one has come back the ranks are on %s, want %s", got, want)
 			}
+		}},
+		scenario{name: "a job in a rack that loses a node gets another one of the rack, and starts whole in the next rack if there is none", configure: func(c *configv1alpha1.SchedulerConfiguration) {
+			graceOf(time.Second)(c)
+			c.Admission.RecoveryTimeout.Duration = 6 * time.Second
+		}, run: func(t *testing.T, e *env) {
+			e.closeRacks(t, 4, 3)
+			e.closeQueue(t, "team", 1000)
+			js := asks(e.job("two", "team", 2, 8), kueue.PodSetRequiredTopologyAnnotation, rackLevel)
+			e.Create(t, js)
+			e.runs(t, js, 2)
+			for _, step := range []struct{ on, lost string }{{"b-0 b-1", "b-0"}, {"b-2 b-1", "b-2"}} {
+				if got := strings.Join(e.nodesByRank(t, js), " "); got != step.on {
+					t.Fatalf("it is on %s, want %s", got, step.on)
+				}
+				lost := e.podOn(t, js, step.lost)
+				e.dies(t, step.lost)
+				e.delete(t, lost)
+				e.reborn(t, lost)
+				if step.lost == "b-0" {
+					e.restart(t)
+					e.runs(t, js, 2)
+				}
+			}
+			e.event(t, js, "Replanning", "needs 1 pod of 8 GPUs in one "+rackLevel+", where the rest of the gang is")
+			e.condition(t, js, kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPodsReadyTimeout, "1 of 2 pods has been gone for 6s; all are released")
+			e.event(t, js, "Suspended", "1 of 2 pods has been gone for 6s; all are released")
+			e.runs(t, js, 2)
+			if got := strings.Join(e.nodesByRank(t, js), " "); got != "a-0 a-1" {
+				t.Errorf("it starts again on %s", got)
+			}
+			e.usage(t, "team", 16, 1, 0)
 		}},
 		scenario{name: "pods of a group that are numbered have the nodes of their ranks, whichever comes first", run: func(t *testing.T, e *env) {
 			e.closeRacks(t, 3, 2)
