@@ -97,7 +97,7 @@ func NewCore(ctx context.Context, c Config) *Core {
 		ledger: ledger, effects: effects, clock: c.Clock, reader: reader, client: c.Client, api: api, kinds: kinds, timing: c.Timing,
 		served:   sets.New(c.SchedulerNames...),
 		renderer: rendering.NewRenderer(reader, c.Client, c.Clock, c.DryRun),
-		writes:   newQueue[types.UID](), deletions: newQueue[types.NamespacedName](),
+		writes:   newQueue[types.UID](), deletions: newQueue[types.NamespacedName](), groups: newQueue[types.NamespacedName](),
 	}
 	effects.write, effects.tell = jobs.writes.Add, jobs.note
 	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs}
@@ -113,6 +113,9 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 		return err
 	}
 	if err := watchCluster(c.Ledger, f); err != nil {
+		return err
+	}
+	if err := c.jobs.watchGroups(f); err != nil {
 		return err
 	}
 	if err := c.jobs.watchClaims(f); err != nil {

@@ -58,6 +58,8 @@ type Jobs struct {
 	writes workqueue.TypedRateLimitingInterface[types.UID]
 	// deletions are the Workloads that are deleted and kept by a finalizer.
 	deletions workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// groups are the PodGroups whose status is to be looked at.
+	groups workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
 // Timing is how long things may take.
@@ -98,6 +100,7 @@ func (j *Jobs) run(ctx context.Context) {
 	}
 	go drain(ctx, j.effects.settles, j.settle)
 	go drain(ctx, j.deletions, j.letWorkloadGo)
+	go drain(ctx, j.groups, j.writeGroupStatus)
 	go j.watchTimeouts(ctx)
 	go j.watchRival(ctx)
 	go func() {
@@ -106,6 +109,7 @@ func (j *Jobs) run(ctx context.Context) {
 		j.effects.settles.ShutDown()
 		j.writes.ShutDown()
 		j.deletions.ShutDown()
+		j.groups.ShutDown()
 	}()
 }
 

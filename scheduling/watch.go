@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	appsinformers "k8s.io/client-go/informers/apps/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -27,8 +25,7 @@ import (
 )
 
 // watchCluster feeds the Ledger with pods and namespaces from the scheduler's
-// own informers; nodes come by way of the cache. It also hears there of the
-// controllers of groups.
+// own informers; nodes come by way of the cache.
 func watchCluster(l *Ledger, f informers.SharedInformerFactory) error {
 	_, err := f.Core().V1().Pods().Informer().AddEventHandler(handler(func(old, pod *corev1.Pod) {
 		if old != nil && pod.Spec.NodeName == "" {
@@ -46,34 +43,6 @@ func watchCluster(l *Ledger, f informers.SharedInformerFactory) error {
 	}, func(*corev1.Namespace) {})))
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
-	}
-	return watchReplicas(l, f.Apps().V1())
-}
-
-// watchReplicas has a group of pods read again when the number of pods changes
-// that a controller of it is to have: a group that waits for a pod that is not
-// wanted any more hears it from nobody else.
-func watchReplicas(l *Ledger, f appsinformers.Interface) error {
-	changed := func(namespace string, template *corev1.PodTemplateSpec) {
-		if group := template.Labels[workload.PodGroupLabel]; group != "" {
-			l.groupChanged(types.NamespacedName{Namespace: namespace, Name: group})
-		}
-	}
-	_, err := f.ReplicaSets().Informer().AddEventHandler(handler(func(old, o *appsv1.ReplicaSet) {
-		if old == nil || !equality.Semantic.DeepEqual(old.Spec.Replicas, o.Spec.Replicas) {
-			changed(o.Namespace, &o.Spec.Template)
-		}
-	}, func(o *appsv1.ReplicaSet) { changed(o.Namespace, &o.Spec.Template) }))
-	if err != nil {
-		return fmt.Errorf("watching ReplicaSets: %w", err)
-	}
-	_, err = f.StatefulSets().Informer().AddEventHandler(handler(func(old, o *appsv1.StatefulSet) {
-		if old == nil || !equality.Semantic.DeepEqual(old.Spec.Replicas, o.Spec.Replicas) {
-			changed(o.Namespace, &o.Spec.Template)
-		}
-	}, func(o *appsv1.StatefulSet) { changed(o.Namespace, &o.Spec.Template) }))
-	if err != nil {
-		return fmt.Errorf("watching StatefulSets: %w", err)
 	}
 	return nil
 }
@@ -163,7 +132,7 @@ func (j *Jobs) sources(ctx context.Context) []source {
 	}
 	group := &metav1.PartialObjectMetadata{}
 	group.SetGroupVersionKind(workload.PodGroupGVK)
-	groupChanged := func(o *metav1.PartialObjectMetadata) { l.groupChanged(client.ObjectKeyFromObject(o)) }
+	groupChanged := func(o *metav1.PartialObjectMetadata) { j.groupChanged(client.ObjectKeyFromObject(o)) }
 	out = append(out, source{workload.PodGroupGVK, group, handler(func(_, o *metav1.PartialObjectMetadata) { groupChanged(o) }, groupChanged), notNeeded})
 	replicas := &metav1.PartialObjectMetadata{}
 	replicas.SetGroupVersionKind(workload.ReplicaGVK)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-gpu/muster/internal/testcluster"
@@ -15,6 +16,24 @@ import (
 // memberOf is a pod of a PodGroup, which names no queue itself.
 func (e *env) memberOf(group, name string, gpuCount int64) *corev1.Pod {
 	return e.pod(name, gpuCount, map[string]string{workload.PodGroupLabel: group})
+}
+
+// phase waits until a PodGroup is in a phase with as many pods that run, and that
+// have succeeded.
+func (e *env) phase(t *testing.T, group *unstructured.Unstructured, phase string, running, succeeded int64) {
+	t.Helper()
+	testcluster.Eventually(t, "PodGroup "+group.GetName()+" to be "+phase, func(ctx context.Context) error {
+		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
+			return err
+		}
+		status, _, _ := unstructured.NestedMap(group.Object, "status")
+		n, _ := status["running"].(int64)
+		over, _ := status["succeeded"].(int64)
+		if status["phase"] != phase || n != running || over != succeeded {
+			return fmt.Errorf("its status is %v, want %d running and %d succeeded", status, running, succeeded)
+		}
+		return nil
+	})
 }
 
 func init() {
@@ -44,6 +63,29 @@ var podGroupScenarios = []scenario{
 		e.Create(t, small)
 		e.onNode(t, pods[0], pods[1], small)
 		e.usage(t, "team", 8, 1, 0)
+	}},
+	{name: "a PodGroup says in which phase it is, as far as its pods are", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 8)
+		e.Queue(t, e.namespace, "team", 8)
+		group := e.podGroup("ddd", "team", 2)
+		e.Create(t, group)
+		e.phase(t, group, "Pending", 0, 0)
+		first, second := e.memberOf("ddd", "ddd-0", 4), e.memberOf("ddd", "ddd-1", 4)
+		e.Create(t, first)
+		e.waits(t, first)
+		e.phase(t, group, "Pending", 0, 0)
+		e.Create(t, second)
+		e.onNode(t, first, second)
+		e.phase(t, group, "Scheduling", 0, 0)
+		e.become(t, corev1.PodRunning, first)
+		e.phase(t, group, "Scheduling", 1, 0)
+		e.become(t, corev1.PodRunning, second)
+		e.phase(t, group, "Running", 2, 0)
+		e.restart(t)
+		e.succeed(t, first)
+		e.phase(t, group, "Running", 1, 1)
+		e.succeed(t, second)
+		e.phase(t, group, "Finished", 0, 2)
 	}},
 	{name: "a PodGroup without a queue lets its pods run, and one that comes when it has got one waits for them to go", run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 16)

@@ -135,13 +135,19 @@ func (e *env) saysScheduled(t *testing.T, pod *corev1.Pod, why, part string) {
 // succeed ends pods as their kubelet would.
 func (e *env) succeed(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
+	e.become(t, corev1.PodSucceeded, pods...)
+}
+
+// become has pods be in a phase.
+func (e *env) become(t *testing.T, phase corev1.PodPhase, pods ...*corev1.Pod) {
+	t.Helper()
 	for _, pod := range pods {
-		testcluster.Eventually(t, pod.Name+" to succeed", func(ctx context.Context) error {
+		testcluster.Eventually(t, pod.Name+" to be "+string(phase), func(ctx context.Context) error {
 			have, err := e.now(ctx, pod)
 			if err != nil {
 				return err
 			}
-			have.Status.Phase = corev1.PodSucceeded
+			have.Status.Phase = phase
 			return e.Client.Status().Update(ctx, have)
 		})
 	}

@@ -1,0 +1,93 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// groupStatusEvery is the shortest time between two looks at the status of one
+// PodGroup: its pods are listed from the API for it.
+const groupStatusEvery = time.Second
+
+// watchGroups hears in the scheduler's own informers of the pods of PodGroups, and
+// of the controllers of groups: one that waits for a pod which is not wanted any
+// more hears it from nobody else.
+func (j *Jobs) watchGroups(f informers.SharedInformerFactory) error {
+	_, err := f.Core().V1().Pods().Informer().AddEventHandler(handler(j.memberSeen, func(pod *corev1.Pod) { j.memberSeen(nil, pod) }))
+	if err != nil {
+		return fmt.Errorf("watching the pods of groups: %w", err)
+	}
+	changed := func(namespace string, template *corev1.PodTemplateSpec) {
+		if group := template.Labels[workload.PodGroupLabel]; group != "" {
+			j.groupChanged(types.NamespacedName{Namespace: namespace, Name: group})
+		}
+	}
+	_, err = f.Apps().V1().ReplicaSets().Informer().AddEventHandler(handler(func(old, o *appsv1.ReplicaSet) {
+		if old == nil || !equality.Semantic.DeepEqual(old.Spec.Replicas, o.Spec.Replicas) {
+			changed(o.Namespace, &o.Spec.Template)
+		}
+	}, func(o *appsv1.ReplicaSet) { changed(o.Namespace, &o.Spec.Template) }))
+	if err != nil {
+		return fmt.Errorf("watching ReplicaSets: %w", err)
+	}
+	_, err = f.Apps().V1().StatefulSets().Informer().AddEventHandler(handler(func(old, o *appsv1.StatefulSet) {
+		if old == nil || !equality.Semantic.DeepEqual(old.Spec.Replicas, o.Spec.Replicas) {
+			changed(o.Namespace, &o.Spec.Template)
+		}
+	}, func(o *appsv1.StatefulSet) { changed(o.Namespace, &o.Spec.Template) }))
+	if err != nil {
+		return fmt.Errorf("watching StatefulSets: %w", err)
+	}
+	return nil
+}
+
+// groupChanged takes in a change of a PodGroup object, or of how many pods a
+// controller of the group is to have.
+func (j *Jobs) groupChanged(group types.NamespacedName) {
+	j.ledger.groupChanged(group)
+	j.groups.AddAfter(group, groupStatusEvery)
+}
+
+// memberSeen has the status of a PodGroup looked at when a pod of it comes, goes,
+// or is in another phase or on a node. old is nil for one that comes or has gone.
+func (j *Jobs) memberSeen(old, pod *corev1.Pod) {
+	if old != nil && !countsOtherwise(old, pod) {
+		return
+	}
+	for _, p := range []*corev1.Pod{old, pod} {
+		if p != nil && p.Labels[workload.PodGroupLabel] != "" {
+			j.groups.AddAfter(types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[workload.PodGroupLabel]}, groupStatusEvery)
+		}
+	}
+}
+
+// countsOtherwise says that a pod counts otherwise in its PodGroup than before.
+func countsOtherwise(old, pod *corev1.Pod) bool {
+	return old.Status.Phase != pod.Status.Phase || old.Spec.NodeName != pod.Spec.NodeName ||
+		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
+		old.Labels[workload.PodGroupLabel] != pod.Labels[workload.PodGroupLabel]
+}
+
+// writeGroupStatus keeps the status of a PodGroup of scheduling.x-k8s.io true to
+// its pods.
+func (j *Jobs) writeGroupStatus(ctx context.Context, key types.NamespacedName) error {
+	have, want, err := workload.PodGroupStatus(ctx, j.client, workload.Options{SchedulerNames: j.served}, key, j.clock.Now())
+	if err != nil || want == nil {
+		return err
+	}
+	// Where the definition has no status of its own, there is nothing to keep.
+	if err := j.client.Status().Patch(ctx, want, client.MergeFrom(have)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
+	}
+	return nil
+}
