@@ -272,6 +272,9 @@ func (j *Jobs) endWatch(ctx context.Context, c cache.Cache, s listened) {
 
 // isServed says whether the API has a kind; unknown counts as yes.
 func (j *Jobs) isServed(ctx context.Context, gvk schema.GroupVersionKind) bool {
+	if j.api == nil {
+		return true
+	}
 	served, err := j.api.serves(ctx, gvk)
 	return served || err != nil
 }

@@ -501,14 +501,14 @@ func TestPodsThatCameBeforeTheirPodGroupAreOfItOnceItHasAQueue(t *testing.T) {
 		s.Seen(p)
 	}
 	j := groupOf(pods...)
-	j.Owner = workload.GroupOwner(types.NamespacedName{Namespace: namespace, Name: "g"})
+	j.Owner = workload.GroupOwner(workload.PodGroupGVK, types.NamespacedName{Namespace: namespace, Name: "g"})
 	j.PodOwnerUID = j.Owner.UID
 	s.LetGo(j.Owner.UID, pods)
 	if ok, _ := s.MayEnter(pods[0]); !ok {
 		t.Fatal("pods of no queue are not let go")
 	}
 	clear(s.wishes.synced)
-	s.groupChanged(j.Owner.NamespacedName)
+	s.groupChanged(j.Owner)
 	if s.wishes.synced[keyOf(j.Owner)] == 0 {
 		t.Error("the group is not read again when its PodGroup has come")
 	}

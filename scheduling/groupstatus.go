@@ -28,8 +28,8 @@ func (j *Jobs) watchGroups(f informers.SharedInformerFactory) error {
 		return fmt.Errorf("watching the pods of groups: %w", err)
 	}
 	changed := func(namespace string, template *corev1.PodTemplateSpec) {
-		if group := template.Labels[workload.PodGroupLabel]; group != "" {
-			j.groupChanged(types.NamespacedName{Namespace: namespace, Name: group})
+		if group, ok := workload.NamedGroup(namespace, template); ok {
+			j.groupChanged(group)
 		}
 	}
 	_, err = f.Apps().V1().ReplicaSets().Informer().AddEventHandler(handler(func(old, o *appsv1.ReplicaSet) {
@@ -53,9 +53,11 @@ func (j *Jobs) watchGroups(f informers.SharedInformerFactory) error {
 
 // groupChanged takes in a change of a PodGroup object, or of how many pods a
 // controller of the group is to have.
-func (j *Jobs) groupChanged(group types.NamespacedName) {
+func (j *Jobs) groupChanged(group workload.Owner) {
 	j.ledger.groupChanged(group)
-	j.groups.AddAfter(group, groupStatusEvery)
+	if group.GroupVersionKind == workload.PodGroupGVK {
+		j.groups.AddAfter(group.NamespacedName, groupStatusEvery)
+	}
 }
 
 // memberSeen has the status of a PodGroup looked at when a pod of it comes, goes,

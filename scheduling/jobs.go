@@ -159,7 +159,7 @@ func drain[T comparable](ctx context.Context, q workqueue.TypedRateLimitingInter
 // current is an owner as the API has it now.
 func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
 	if a, ok := kind.(workload.Assembler); ok {
-		return a.Assemble(ctx, j.client, key)
+		return a.Assemble(ctx, memberReader{j.client, j.pods}, key)
 	}
 	return j.find(kind, func(obj client.Object) error { return j.client.Get(ctx, key, obj) })
 }

@@ -142,8 +142,7 @@ func (l *Ledger) Deleted(pod *corev1.Pod) {
 
 // groupChanged has the pods of a group read again whose PodGroup object has
 // changed, if there are any.
-func (l *Ledger) groupChanged(key types.NamespacedName) {
-	owner := workload.GroupOwner(key)
+func (l *Ledger) groupChanged(owner workload.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, strays := l.strays[owner.UID]

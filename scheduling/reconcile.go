@@ -43,6 +43,9 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		}
 		return j.leftBehind(ctx, kind, key.UID)
 	}
+	if g, ok := obj.(*workload.PodGroup); ok && g.Basic {
+		return j.part(ctx, g)
+	}
 	job, managed, no, err := j.readHeld(ctx, kind, obj)
 	if err != nil {
 		return fmt.Errorf("reading the pod sets of %s %s: %w", key.Kind, key.NamespacedName, err)

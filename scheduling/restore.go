@@ -128,9 +128,17 @@ func goneOwner(wl *kueue.Workload, owner workload.Owner) *workload.Job {
 // owner says which pods are over, as a batch Job does.
 func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, error) {
 	out := map[types.UID][]*corev1.Pod{}
+	wanted := [][]client.ListOption{}
 	for _, label := range []string{jobset.JobSetUIDKey, workload.TrainingJobLabel, workload.KueueGroupLabel, workload.PodGroupLabel} {
+		wanted = append(wanted, []client.ListOption{client.HasLabels{label}})
+	}
+	if j.isServed(ctx, workload.NativePodGroupGVK) {
+		// Its pods have no label in common.
+		wanted = [][]client.ListOption{nil}
+	}
+	for _, of := range wanted {
 		list := &corev1.PodList{}
-		err := j.client.List(ctx, list, client.HasLabels{label}, client.MatchingFields{"status.phase": string(corev1.PodSucceeded)})
+		err := j.client.List(ctx, list, append(of, client.MatchingFields{"status.phase": string(corev1.PodSucceeded)})...)
 		if err != nil {
 			return nil, fmt.Errorf("listing pods that have succeeded: %w", err)
 		}

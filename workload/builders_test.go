@@ -52,7 +52,8 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		}
 	}
 	scheme.AddKnownTypeWithName(ReplicaGVK, &unstructured.Unstructured{})
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	group := func(o client.Object) []string { return []string{SchedulingGroup(o.(*corev1.Pod))} }
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, SchedulingGroupField, group).Build()
 }
 
 // replicated is a replicated job of replicas times parallelism pods that ask

@@ -56,7 +56,7 @@ func PodJob(pod *corev1.Pod) (owner Owner, ok bool) {
 	if owner, _, ok := replicaOf(pod); ok {
 		return owner, true
 	}
-	gvk, group := groupName(&pod.ObjectMeta)
+	gvk, group := groupName(pod)
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: group}
 	switch {
 	case group != "":

@@ -152,11 +152,10 @@ func OwnerOf(wl *kueue.Workload) (owner Owner, ok bool) {
 	}
 	if group, name, found := strings.Cut(wl.Annotations[groupNameAnnotation], "/"); found {
 		owner.Name = name
-		switch group {
-		case PodGroupGVK.Group:
-			owner.GroupVersionKind = PodGroupGVK
-		case ReplicaGVK.Group:
-			owner.GroupVersionKind = ReplicaGVK
+		for _, gvk := range []schema.GroupVersionKind{PodGroupGVK, NativePodGroupGVK, ReplicaGVK} {
+			if gvk.Group == group {
+				owner.GroupVersionKind = gvk
+			}
 		}
 	}
 	owner.UID = groupUID(owner.GroupVersionKind, owner.NamespacedName)
@@ -178,7 +177,7 @@ func AddOwners(wl *kueue.Workload, job *Job) bool {
 }
 
 func isGroup(gvk schema.GroupVersionKind) bool {
-	return gvk == kueueGroupGVK || gvk == PodGroupGVK || gvk == ReplicaGVK
+	return gvk == kueueGroupGVK || gvk == PodGroupGVK || gvk == NativePodGroupGVK || gvk == ReplicaGVK
 }
 
 func workloadPodSets(job *Job) []kueue.PodSet {

@@ -75,6 +75,9 @@ func TestPodJob(t *testing.T) {
 		"a pod with neither is none of ours":                    {alonePod("p", "0"), ""},
 		"a pod of Kueue's groups belongs to its group":          {member("p", "1", 2), "PodGroup team/g kueue.x-k8s.io/team/g"},
 		"a pod of a PodGroup belongs to it":                     {alonePod("p", "0", labelled(PodGroupLabel, "g")), "PodGroup team/g scheduling.x-k8s.io/team/g"},
+		"a pod of Kubernetes' PodGroups belongs to it":          {alonePod("p", "0", ofNative), "PodGroup team/g scheduling.k8s.io/team/g"},
+		"unless its pods start alone":                           {alonePod("p", "1", ofNative, annotatedWith(AloneAnnotation, "true")), "Pod team/p uid-p"},
+		"Kueue's label counts before that":                      {member("p", "1", 2, ofNative), "PodGroup team/g kueue.x-k8s.io/team/g"},
 		"a JobSet's pod belongs to the JobSet whatever it says": {jobSetPod(func(l map[string]string) { l[PodGroupLabel], l[QueueLabel] = "g", "q" }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// The labels and annotations by which pods form a group: those of Kueue, and
-// those of the coscheduling plugin.
+// The labels, annotations and fields by which pods form a group: those of Kueue,
+// those of the coscheduling plugin, and Kubernetes' own.
 const (
 	// KueueGroupLabel names the group; every pod of it carries the number of
 	// them in KueueGroupCountAnnotation.
@@ -28,10 +29,19 @@ const (
 	KueueGroupCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
 	// PodGroupLabel names a PodGroup of scheduling.x-k8s.io.
 	PodGroupLabel = "scheduling.x-k8s.io/pod-group"
+	// SchedulingGroupField names a PodGroup of scheduling.k8s.io. The API server
+	// selects no pods by it: who lists pods by this field asks a reader that can.
+	SchedulingGroupField = "spec.schedulingGroup.podGroupName"
+	// AloneAnnotation marks a pod of a PodGroup of scheduling.k8s.io whose pods do
+	// not start together; it is a job of its own.
+	AloneAnnotation = "muster.dev/starts-alone"
 )
 
 // PodGroupGVK is the PodGroup of the coscheduling plugin.
 var PodGroupGVK = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
+
+// NativePodGroupGVK is Kubernetes' own PodGroup.
+var NativePodGroupGVK = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
 
 // kueueGroupGVK stands for a group that only its pods' labels make.
 var kueueGroupGVK = kueue.SchemeGroupVersion.WithKind("PodGroup")
@@ -45,13 +55,18 @@ type PodGroup struct {
 	// Pods are all pods of the group, also those that have ended, the oldest
 	// first.
 	Pods []*corev1.Pod
-	// Found says that the object of a scheduling.x-k8s.io group exists;
-	// MinMember is its spec.minMember. Missing says that it does not, although
-	// the API has its kind.
+	// Found says that the object of a group exists which has one; MinMember is how
+	// many pods it says that start together. Missing says that it does not,
+	// although the API has its kind.
 	Found, Missing bool
 	MinMember      int64
-	// Controllers are those that make pods of a scheduling.x-k8s.io group and
-	// say how many.
+	// Basic says that the object has its pods start one by one.
+	Basic bool
+	// Domain is the node label of which all pods need the same value; empty if
+	// none is asked for.
+	Domain string
+	// Controllers are those that make pods of a group with an object and say how
+	// many.
 	Controllers map[types.UID]Controller
 }
 
@@ -72,11 +87,12 @@ func groupUID(gvk schema.GroupVersionKind, key types.NamespacedName) types.UID {
 }
 
 // Assemble implements Assembler: the group as r has it now. r must know pods,
-// ReplicaSets and StatefulSets, and PodGroups and the v1 Training Operator's
-// jobs as unstructured.
+// those of Kubernetes' own PodGroups by SchedulingGroupField, ReplicaSets,
+// StatefulSets and Kubernetes' PodGroups, and PodGroups of scheduling.x-k8s.io and
+// the v1 Training Operator's jobs as unstructured.
 func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error) {
 	var list corev1.PodList
-	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{k.label: key.Name}); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), k.members(key.Name)); err != nil {
 		return nil, fmt.Errorf("listing the pods of group %s: %w", key, err)
 	}
 	g := &PodGroup{}
@@ -93,8 +109,8 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 	slices.SortFunc(g.Pods, olderFirst)
 	g.CreationTimestamp = g.Pods[0].CreationTimestamp
 	g.Labels = shared(g.Pods)
-	if k.gvk == PodGroupGVK {
-		if err := g.readObject(ctx, r); err != nil {
+	if k.hasObject() {
+		if err := k.readObject(ctx, r, g); err != nil {
 			return nil, err
 		}
 		if err := g.readControllers(ctx, r); err != nil {
@@ -104,11 +120,30 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 	return g, nil
 }
 
+// members selects the pods that name the group.
+func (k podGroupKind) members(group string) client.ListOption {
+	if k.gvk == NativePodGroupGVK {
+		return client.MatchingFields{SchedulingGroupField: group}
+	}
+	return client.MatchingLabels{k.label: group}
+}
+
+// hasObject says that groups of the kind are objects of the API.
+func (k podGroupKind) hasObject() bool { return k.gvk != kueueGroupGVK }
+
 // readObject reads the PodGroup object, whose queue label counts for pods that
 // have none.
-func (g *PodGroup) readObject(ctx context.Context, r client.Reader) error {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(PodGroupGVK)
+func (k podGroupKind) readObject(ctx context.Context, r client.Reader, g *PodGroup) error {
+	var object client.Object
+	var read func()
+	if k.gvk == NativePodGroupGVK {
+		native := &schedulingv1beta1.PodGroup{}
+		object, read = native, func() { g.readNative(&native.Spec) }
+	} else {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(k.gvk)
+		object, read = u, func() { g.MinMember, _, _ = unstructured.NestedInt64(u.Object, "spec", "minMember") }
+	}
 	err := r.Get(ctx, client.ObjectKeyFromObject(g), object)
 	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
 		// Of a kind that is not served the API does not say an object's name.
@@ -119,11 +154,38 @@ func (g *PodGroup) readObject(ctx context.Context, r client.Reader) error {
 		return fmt.Errorf("reading PodGroup %s/%s: %w", g.Namespace, g.Name, err)
 	}
 	g.Found = true
-	g.MinMember, _, _ = unstructured.NestedInt64(object.Object, "spec", "minMember")
+	read()
 	for _, label := range []string{QueueLabel, PriorityClassLabel} {
 		if value := object.GetLabels()[label]; value != "" && g.Labels[label] == "" {
 			g.Labels[label] = value
 		}
+	}
+	return nil
+}
+
+// readNative reads what Kubernetes' own PodGroup says of its pods.
+func (g *PodGroup) readNative(spec *schedulingv1beta1.PodGroupSpec) {
+	g.Basic = spec.SchedulingPolicy.Basic != nil
+	if gang := spec.SchedulingPolicy.Gang; gang != nil {
+		g.MinMember = int64(gang.MinCount)
+	}
+	if c := spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 {
+		g.Domain = c.Topology[0].Key
+	}
+}
+
+// Part has a pod of a group start alone, in the queue that the group names if the
+// pod names none.
+func (g *PodGroup) Part(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+	want := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, AloneAnnotation, "true")
+	for _, label := range []string{QueueLabel, PriorityClassLabel} {
+		if value := g.Labels[label]; value != "" && want.Labels[label] == "" {
+			metav1.SetMetaDataLabel(&want.ObjectMeta, label, value)
+		}
+	}
+	if err := c.Patch(ctx, want, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("taking pod %s/%s out of its group: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
@@ -147,7 +209,18 @@ func olderFirst(a, b *corev1.Pod) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// GroupOwner is the group of that PodGroup object.
-func GroupOwner(key types.NamespacedName) Owner {
-	return Owner{GroupVersionKind: PodGroupGVK, NamespacedName: key, UID: groupUID(PodGroupGVK, key)}
+// GroupOwner is the group of a PodGroup object of one of the two kinds.
+func GroupOwner(gvk schema.GroupVersionKind, key types.NamespacedName) Owner {
+	return Owner{GroupVersionKind: gvk, NamespacedName: key, UID: groupUID(gvk, key)}
+}
+
+// NamedGroup is the group with an object that pods of a template name; false if
+// they name none.
+func NamedGroup(namespace string, template *corev1.PodTemplateSpec) (Owner, bool) {
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	gvk, group := groupName(pod)
+	if group == "" || gvk == kueueGroupGVK {
+		return Owner{}, false
+	}
+	return GroupOwner(gvk, types.NamespacedName{Namespace: namespace, Name: group}), true
 }

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -22,7 +22,8 @@ import (
 type podGroupKind struct {
 	Options
 	gvk schema.GroupVersionKind
-	// label is the pods' label that holds the group's name.
+	// label is the pods' label that holds the group's name; empty where a field
+	// does.
 	label string
 }
 
@@ -85,6 +86,7 @@ func (k podGroupKind) Read(ctx context.Context, r client.Reader, obj client.Obje
 	}
 	if no == nil {
 		no = k.readSets(job, members)
+		g.shareDomain(job.PodSets)
 	}
 	if no == nil {
 		no = k.foreignMember(job.Pods)
@@ -114,7 +116,7 @@ func (k podGroupKind) mixedQueues(g *PodGroup) *reason.Reason {
 
 // size is how many pods the group must have at least.
 func (k podGroupKind) size(g *PodGroup) (int64, *reason.Reason) {
-	if k.gvk == PodGroupGVK {
+	if k.hasObject() {
 		return g.expected(), nil
 	}
 	pods := slices.DeleteFunc(slices.Clone(g.Pods), func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
@@ -142,8 +144,8 @@ func (k podGroupKind) size(g *PodGroup) (int64, *reason.Reason) {
 // absent is the reason while pods of the group are still to come.
 func (k podGroupKind) absent(g *PodGroup, have, want int64) *reason.Reason {
 	switch {
-	case k.gvk == PodGroupGVK && !g.Found:
-		return reason.New(reason.PodGroupNotFound, "PodGroup %s does not exist: the API has no PodGroups of %s", g.Name, PodGroupGVK.Group)
+	case k.hasObject() && !g.Found:
+		return reason.New(reason.PodGroupNotFound, "PodGroup %s does not exist: the API has no PodGroups of %s", g.Name, k.gvk.Group)
 	case have < want, have == 0:
 		hint := ""
 		if name := g.inTurn(); name != "" {
@@ -157,7 +159,7 @@ func (k podGroupKind) absent(g *PodGroup, have, want int64) *reason.Reason {
 // chosen are the pods that make up the gang. The number of Kueue's annotation
 // is exact, and so is a controller's. A minMember is only the least.
 func (k podGroupKind) chosen(g *PodGroup, members []*corev1.Pod, want int64) []*corev1.Pod {
-	if k.gvk == PodGroupGVK {
+	if k.hasObject() {
 		return g.asked(members)
 	}
 	return firstOf(members, want)
@@ -250,10 +252,45 @@ func (podGroupKind) Resume(ctx context.Context, c client.Client, obj client.Obje
 	return tolerateAll(ctx, c, g.Pods, infos, RoleOf)
 }
 
-// groupName is the group that a pod names in its labels, and its kind.
-func groupName(pod *metav1.ObjectMeta) (schema.GroupVersionKind, string) {
+// shareDomain has all pods be in one domain of the group's level, unless they ask
+// for domains themselves.
+func (g *PodGroup) shareDomain(sets []PodSet) {
+	if g.Domain == "" {
+		return
+	}
+	for i := range sets {
+		t := sets[i].Topology
+		if t == nil || t.Required != nil || t.Preferred != nil || t.Unconstrained != nil || t.PodSetSliceRequiredTopology != nil || len(t.PodsetSliceRequiredTopologyConstraints) > 0 {
+			return
+		}
+	}
+	for i := range sets {
+		sets[i].Topology.Required = &g.Domain
+		if len(sets) > 1 {
+			sets[i].Topology.PodSetGroupName = &g.Name
+		}
+	}
+}
+
+// SchedulingGroup is the PodGroup of scheduling.k8s.io that a pod names; empty if
+// it names none.
+func SchedulingGroup(pod *corev1.Pod) string {
+	if group := pod.Spec.SchedulingGroup; group != nil {
+		return ptr.Deref(group.PodGroupName, "")
+	}
+	return ""
+}
+
+// groupName is the group that a pod names, and its kind.
+func groupName(pod *corev1.Pod) (schema.GroupVersionKind, string) {
 	if name := pod.Labels[KueueGroupLabel]; name != "" {
 		return kueueGroupGVK, name
+	}
+	if group := SchedulingGroup(pod); group != "" {
+		if pod.Annotations[AloneAnnotation] == "true" {
+			return schema.GroupVersionKind{}, ""
+		}
+		return NativePodGroupGVK, group
 	}
 	return PodGroupGVK, pod.Labels[PodGroupLabel]
 }

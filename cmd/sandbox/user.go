@@ -49,6 +49,7 @@ kubectl at the sandbox:
 	flags.StringSliceVar(&options.With, "with", []string{sandbox.WithTrainer, sandbox.WithJobSet, sandbox.WithScheduler, sandbox.WithWebhook},
 		"parts to run beside the control plane and the nodes; also kube-scheduler, in place of scheduler, kueue and training-operator")
 	flags.IntVar(&options.ClientQPS, "client-qps", 500, "requests a second that Muster's scheduler and Kueue may send to the API server, and half of how many at once")
+	flags.BoolVar(&options.NativePodGroups, "native-pod-groups", false, "turn Kubernetes' own PodGroups (scheduling.k8s.io) on in the control plane")
 	flags.StringVar(&options.Config, "config", "", "configuration file for Muster's scheduler")
 	return command
 }

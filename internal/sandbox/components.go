@@ -125,9 +125,13 @@ func (s *setup) etcdProgram() program {
 }
 
 func (s *setup) apiServerProgram(etcdPort int) program {
+	more := s.options.gates()
+	if s.options.NativePodGroups {
+		more = append(more, "--runtime-config=scheduling.k8s.io/v1beta1=true")
+	}
 	return program{
 		name: componentAPIServer, path: s.options.binary(binaryAPIServer),
-		args: []string{
+		args: append([]string{
 			"--etcd-servers=http://" + loopback(etcdPort),
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.apiPort),
 			"--cert-dir=" + s.certDir(componentAPIServer),
@@ -156,7 +160,7 @@ func (s *setup) apiServerProgram(etcdPort int) program {
 			// "kubernetes"; the reconciler would only complain.
 			"--endpoint-reconciler-type=none",
 			"--v=1",
-		},
+		}, more...),
 		ports: map[string]int{"serving": s.apiPort},
 		ready: httpReady(s.server + "/readyz"),
 		// It waits on TERM for every open watch, which its clients, also
@@ -165,12 +169,20 @@ func (s *setup) apiServerProgram(etcdPort int) program {
 	}
 }
 
+// gates are the flags of the control plane that turn on what is off in it.
+func (o Options) gates() []string {
+	if o.NativePodGroups {
+		return []string{"--feature-gates=GenericWorkload=true"}
+	}
+	return nil
+}
+
 func (s *setup) controllerManagerProgram() program {
 	port := s.ports.next()
 	kubeconfig := s.identity(componentControllerManager)
 	return program{
 		name: componentControllerManager, path: s.options.binary(binaryControllerManager),
-		args: []string{
+		args: append([]string{
 			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--cert-dir=" + s.certDir(componentControllerManager),
 			"--leader-elect=false",
@@ -183,7 +195,7 @@ func (s *setup) controllerManagerProgram() program {
 			// to exist.
 			"--kube-api-qps=500", "--kube-api-burst=1000", "--concurrent-job-syncs=10",
 			"--v=1",
-		},
+		}, s.options.gates()...),
 		ports: map[string]int{"serving": port},
 		ready: httpReady("https://" + loopback(port) + "/healthz"),
 		wait:  60 * time.Second, grace: 3 * time.Second,

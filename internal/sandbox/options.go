@@ -51,6 +51,9 @@ type Options struct {
 	// Config names a configuration file for Muster's scheduler; the sandbox
 	// fills in the connection and the port.
 	Config string `json:"config,omitempty"`
+	// NativePodGroups turns Kubernetes' own PodGroups (scheduling.k8s.io) on in the
+	// control plane.
+	NativePodGroups bool `json:"nativePodGroups,omitempty"`
 	// ClientQPS is how many requests a second Muster's scheduler and Kueue's
 	// manager may send to the API server (500), and half of how many at once.
 	ClientQPS int `json:"clientQPS"`

@@ -62,16 +62,18 @@ func (c *Cluster) AddJobSet(t testing.TB) {
 	c.applyCRDs(t, filepath.Join(moduleDir(t, ".", "sigs.k8s.io/jobset"), "config", "components", "crd", "bases"))
 }
 
-// StartBare runs etcd and kube-apiserver, without any CRD, until the test ends.
-func StartBare(t testing.TB) *Cluster {
+// StartBare runs etcd and kube-apiserver, without any CRD and with more flags, until
+// the test ends. Feature gates that are among them are those of the whole process:
+// a scheduler that is to have its own runs in another.
+func StartBare(t testing.TB, flags ...string) *Cluster {
 	t.Helper()
 	etcd := testserver.RunEtcd(t, nil)
 	storage := storagebackend.NewDefaultConfig("/registry", nil)
 	storage.Transport.ServerList = etcd.Endpoints()
-	server := apiservertesting.StartTestServerOrDie(t, apiservertesting.NewDefaultTestServerOptions(), []string{
+	server := apiservertesting.StartTestServerOrDie(t, apiservertesting.NewDefaultTestServerOptions(), append(flags,
 		// Nobody makes service accounts here, and nodes are ready at once.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-	}, storage)
+	), storage)
 	t.Cleanup(server.TearDownFn)
 
 	scheme := runtime.NewScheme()

@@ -1,0 +1,74 @@
+package scheduling
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/workload"
+)
+
+// memberReader reads the API, and knows which pods name a PodGroup of
+// scheduling.k8s.io in a field by which the API server selects none.
+type memberReader struct {
+	client.Reader
+	// pods are the scheduler's own, which have not ended.
+	pods corelisters.PodLister
+}
+
+// List implements client.Reader. Pods that are asked for by SchedulingGroupField
+// are those that the scheduler's informer has, and from the API those that have
+// succeeded; pods that have failed are not among them.
+func (r memberReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
+	group, asked := "", false
+	if o.FieldSelector != nil {
+		group, asked = o.FieldSelector.RequiresExactMatch(workload.SchedulingGroupField)
+	}
+	pods, ok := list.(*corev1.PodList)
+	if !asked || !ok {
+		return r.Reader.List(ctx, list, opts...)
+	}
+	live, err := r.pods.Pods(o.Namespace).List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	// It is asked second, so that one that ends meanwhile is not missed.
+	over := &corev1.PodList{}
+	if err := r.Reader.List(ctx, over, client.InNamespace(o.Namespace), client.MatchingFields{"status.phase": string(corev1.PodSucceeded)}); err != nil {
+		return fmt.Errorf("listing pods that have succeeded: %w", err)
+	}
+	ended := map[types.UID]bool{}
+	for i := range over.Items {
+		if pod := &over.Items[i]; workload.SchedulingGroup(pod) == group {
+			ended[pod.UID] = true
+			pods.Items = append(pods.Items, *pod)
+		}
+	}
+	for _, pod := range live {
+		if workload.SchedulingGroup(pod) == group && !ended[pod.UID] {
+			pods.Items = append(pods.Items, *pod)
+		}
+	}
+	return nil
+}
+
+// part has the waiting pods of a group start one by one whose object says so. They
+// are read as pods without a group when that is written on them.
+func (j *Jobs) part(ctx context.Context, g *workload.PodGroup) error {
+	for _, pod := range g.Pods {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if err := g.Part(ctx, j.client, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
