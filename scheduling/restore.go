@@ -128,8 +128,9 @@ func goneOwner(wl *kueue.Workload, owner workload.Owner) *workload.Job {
 // owner says which pods are over, as a batch Job does.
 func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, error) {
 	out := map[types.UID][]*corev1.Pod{}
-	wanted := [][]client.ListOption{}
-	for _, label := range []string{jobset.JobSetUIDKey, workload.TrainingJobLabel, workload.KueueGroupLabel, workload.PodGroupLabel} {
+	listed := map[types.UID]struct{}{}
+	var wanted [][]client.ListOption
+	for _, label := range []string{jobset.JobSetUIDKey, workload.TrainingJobLabel, workload.KueueGroupLabel, workload.PodGroupLabel, workload.QueueLabel} {
 		wanted = append(wanted, []client.ListOption{client.HasLabels{label}})
 	}
 	if j.isServed(ctx, workload.NativePodGroupGVK) {
@@ -143,8 +144,13 @@ func (j *Jobs) succeededPods(ctx context.Context) (map[types.UID][]*corev1.Pod, 
 			return nil, fmt.Errorf("listing pods that have succeeded: %w", err)
 		}
 		for i := range list.Items {
-			if owner, _, ok := workload.SlotOf(&list.Items[i]); ok {
-				out[owner] = append(out[owner], &list.Items[i])
+			pod := &list.Items[i]
+			if _, before := listed[pod.UID]; before {
+				continue
+			}
+			listed[pod.UID] = struct{}{}
+			if owner, _, ok := workload.SlotOf(pod); ok {
+				out[owner] = append(out[owner], pod)
 			}
 		}
 	}

@@ -52,8 +52,11 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		}
 	}
 	scheme.AddKnownTypeWithName(ReplicaGVK, &unstructured.Unstructured{})
-	group := func(o client.Object) []string { return []string{SchedulingGroup(o.(*corev1.Pod))} }
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, SchedulingGroupField, group).Build()
+	group := func(o client.Object) []string {
+		owner, _ := PodJob(o.(*corev1.Pod))
+		return []string{string(owner.UID)}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&corev1.Pod{}, MemberField, group).Build()
 }
 
 // replicated is a replicated job of replicas times parallelism pods that ask

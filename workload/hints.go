@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,6 +42,14 @@ func HintsOf(o metav1.Object) Hints {
 		if h.CheckpointedAt, err = time.Parse(time.RFC3339, v); err != nil {
 			h.CheckpointedAt = time.Time{}
 			invalid = append(invalid, fmt.Sprintf("annotation %s is %q, which is no time like 2006-01-02T15:04:05Z", CheckpointedAtAnnotation, shortValue(v)))
+		}
+	}
+	if pod, ok := o.(*corev1.Pod); ok {
+		if owner, alone := PodJob(pod); alone && owner.GroupVersionKind == podGVK {
+			if name, _ := volcanoGroup(pod); name != "" {
+				invalid = append(invalid, fmt.Sprintf("the pod names group %q in an annotation of Volcano, and %s is %q, which is not how many pods of it start together",
+					shortValue(name), VolcanoMinMemberAnnotation, shortValue(pod.Annotations[VolcanoMinMemberAnnotation])))
+			}
 		}
 	}
 	h.Invalid = strings.Join(invalid, "; ")

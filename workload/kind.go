@@ -63,7 +63,7 @@ func Kinds(o Options) []Kind {
 	kinds := []Kind{
 		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, rayJobKind{o}, rayClusterKind{o}, replicaKind{o}, podKind{o},
 		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
-		podGroupKind{o, NativePodGroupGVK, ""},
+		podGroupKind{o, NativePodGroupGVK, ""}, podGroupKind{o, volcanoGroupGVK, ""},
 		newMPIJobKind(o),
 	}
 	return append(kinds, trainingKinds(o)...)

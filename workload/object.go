@@ -152,7 +152,7 @@ func OwnerOf(wl *kueue.Workload) (owner Owner, ok bool) {
 	}
 	if group, name, found := strings.Cut(wl.Annotations[groupNameAnnotation], "/"); found {
 		owner.Name = name
-		for _, gvk := range []schema.GroupVersionKind{PodGroupGVK, NativePodGroupGVK, ReplicaGVK} {
+		for _, gvk := range []schema.GroupVersionKind{PodGroupGVK, NativePodGroupGVK, volcanoGroupGVK, ReplicaGVK} {
 			if gvk.Group == group {
 				owner.GroupVersionKind = gvk
 			}
@@ -177,7 +177,11 @@ func AddOwners(wl *kueue.Workload, job *Job) bool {
 }
 
 func isGroup(gvk schema.GroupVersionKind) bool {
-	return gvk == kueueGroupGVK || gvk == PodGroupGVK || gvk == NativePodGroupGVK || gvk == ReplicaGVK
+	switch gvk {
+	case kueueGroupGVK, PodGroupGVK, NativePodGroupGVK, volcanoGroupGVK, ReplicaGVK:
+		return true
+	}
+	return false
 }
 
 func workloadPodSets(job *Job) []kueue.PodSet {

@@ -61,6 +61,16 @@ func member(name, gpus string, total int, change ...func(*corev1.Pod)) *corev1.P
 	}, change...)...)
 }
 
+// volcanoPod is a queued pod of Volcano's group g that says how many pods of it
+// start together; empty: it does not.
+func volcanoPod(name, annotation, minMember string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := alonePod(name, "1", append(change, labelled(QueueLabel, "q"), annotatedWith(annotation, "g"))...)
+	if minMember != "" {
+		pod.Annotations[VolcanoMinMemberAnnotation] = minMember
+	}
+	return pod
+}
+
 func options(mode Unqueued) Options {
 	return Options{SchedulerNames: sets.New("muster"), Unqueued: mode}
 }
@@ -70,15 +80,20 @@ func TestPodJob(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"a pod with a queue is a job of its own":                {alonePod("p", "0", labelled(QueueLabel, "q")), "Pod team/p uid-p"},
-		"a pod with GPUs is, too":                               {alonePod("p", "1"), "Pod team/p uid-p"},
-		"a pod with neither is none of ours":                    {alonePod("p", "0"), ""},
-		"a pod of Kueue's groups belongs to its group":          {member("p", "1", 2), "PodGroup team/g kueue.x-k8s.io/team/g"},
-		"a pod of a PodGroup belongs to it":                     {alonePod("p", "0", labelled(PodGroupLabel, "g")), "PodGroup team/g scheduling.x-k8s.io/team/g"},
-		"a pod of Kubernetes' PodGroups belongs to it":          {alonePod("p", "0", ofNative), "PodGroup team/g scheduling.k8s.io/team/g"},
-		"unless its pods start alone":                           {alonePod("p", "1", ofNative, annotatedWith(AloneAnnotation, "true")), "Pod team/p uid-p"},
-		"Kueue's label counts before that":                      {member("p", "1", 2, ofNative), "PodGroup team/g kueue.x-k8s.io/team/g"},
-		"a JobSet's pod belongs to the JobSet whatever it says": {jobSetPod(func(l map[string]string) { l[PodGroupLabel], l[QueueLabel] = "g", "q" }), ""},
+		"a pod with a queue is a job of its own":                       {alonePod("p", "0", labelled(QueueLabel, "q")), "Pod team/p uid-p"},
+		"a pod with GPUs is, too":                                      {alonePod("p", "1"), "Pod team/p uid-p"},
+		"a pod with neither is none of ours":                           {alonePod("p", "0"), ""},
+		"a pod of Kueue's groups belongs to its group":                 {member("p", "1", 2), "PodGroup team/g kueue.x-k8s.io/team/g"},
+		"a pod of a PodGroup belongs to it":                            {alonePod("p", "0", labelled(PodGroupLabel, "g")), "PodGroup team/g scheduling.x-k8s.io/team/g"},
+		"a pod of Kubernetes' PodGroups belongs to it":                 {alonePod("p", "0", ofNative), "PodGroup team/g scheduling.k8s.io/team/g"},
+		"unless its pods start alone":                                  {alonePod("p", "1", ofNative, annotatedWith(AloneAnnotation, "true")), "Pod team/p uid-p"},
+		"a pod of Volcano's groups that says their size belongs to it": {volcanoPod("p", VolcanoGroupAnnotation, "2"), "PodGroup team/g scheduling.volcano.sh/team/g"},
+		"also by the older annotation":                                 {volcanoPod("p", VolcanoOldGroupAnnotation, "2"), "PodGroup team/g scheduling.volcano.sh/team/g"},
+		"one that says none is a job of its own":                       {volcanoPod("p", VolcanoGroupAnnotation, ""), "Pod team/p uid-p"},
+		"as is one that says no number":                                {volcanoPod("p", VolcanoGroupAnnotation, "two"), "Pod team/p uid-p"},
+		"and one without a queue":                                      {alonePod("p", "1", annotatedWith(VolcanoGroupAnnotation, "g")), "Pod team/p uid-p"},
+		"Kueue's label counts before that":                             {member("p", "1", 2, ofNative), "PodGroup team/g kueue.x-k8s.io/team/g"},
+		"a JobSet's pod belongs to the JobSet whatever it says":        {jobSetPod(func(l map[string]string) { l[PodGroupLabel], l[QueueLabel] = "g", "q" }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

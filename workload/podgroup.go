@@ -21,7 +21,7 @@ import (
 )
 
 // The labels, annotations and fields by which pods form a group: those of Kueue,
-// those of the coscheduling plugin, and Kubernetes' own.
+// those of the coscheduling plugin, Kubernetes' own, and those of Volcano.
 const (
 	// KueueGroupLabel names the group; every pod of it carries the number of
 	// them in KueueGroupCountAnnotation.
@@ -29,9 +29,15 @@ const (
 	KueueGroupCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
 	// PodGroupLabel names a PodGroup of scheduling.x-k8s.io.
 	PodGroupLabel = "scheduling.x-k8s.io/pod-group"
-	// SchedulingGroupField names a PodGroup of scheduling.k8s.io. The API server
-	// selects no pods by it: who lists pods by this field asks a reader that can.
-	SchedulingGroupField = "spec.schedulingGroup.podGroupName"
+	// VolcanoGroupAnnotation, or the older one, names a group of Volcano's; it is
+	// one where VolcanoMinMemberAnnotation says how many pods of it start together.
+	VolcanoGroupAnnotation     = "scheduling.volcano.sh/group-name"
+	VolcanoOldGroupAnnotation  = "scheduling.k8s.io/group-name"
+	VolcanoMinMemberAnnotation = "scheduling.volcano.sh/group-min-member"
+	// MemberField stands for the UID of the group that a pod belongs to by
+	// something which the API server selects no pods by: who lists pods by this
+	// field asks a reader that can.
+	MemberField = "group"
 	// AloneAnnotation marks a pod of a PodGroup of scheduling.k8s.io whose pods do
 	// not start together; it is a job of its own.
 	AloneAnnotation = "muster.dev/starts-alone"
@@ -42,6 +48,9 @@ var PodGroupGVK = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version:
 
 // NativePodGroupGVK is Kubernetes' own PodGroup.
 var NativePodGroupGVK = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
+
+// volcanoGroupGVK is Volcano's PodGroup, of which nothing is read but what pods say.
+var volcanoGroupGVK = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}
 
 // kueueGroupGVK stands for a group that only its pods' labels make.
 var kueueGroupGVK = kueue.SchemeGroupVersion.WithKind("PodGroup")
@@ -55,9 +64,9 @@ type PodGroup struct {
 	// Pods are all pods of the group, also those that have ended, the oldest
 	// first.
 	Pods []*corev1.Pod
-	// Found says that the object of a group exists which has one; MinMember is how
-	// many pods it says that start together. Missing says that it does not,
-	// although the API has its kind.
+	// Found says that the object of a group exists, Missing that it does not,
+	// although the API has its kind. MinMember is how many pods start together at
+	// the least, as the object says, or pods do of a group that needs none.
 	Found, Missing bool
 	MinMember      int64
 	// Basic says that the object has its pods start one by one.
@@ -65,8 +74,8 @@ type PodGroup struct {
 	// Domain is the node label of which all pods need the same value; empty if
 	// none is asked for.
 	Domain string
-	// Controllers are those that make pods of a group with an object and say how
-	// many.
+	// Controllers are those that make pods of a group which is of a least size, and
+	// say how many.
 	Controllers map[types.UID]Controller
 }
 
@@ -87,12 +96,12 @@ func groupUID(gvk schema.GroupVersionKind, key types.NamespacedName) types.UID {
 }
 
 // Assemble implements Assembler: the group as r has it now. r must know pods,
-// those of Kubernetes' own PodGroups by SchedulingGroupField, ReplicaSets,
-// StatefulSets and Kubernetes' PodGroups, and PodGroups of scheduling.x-k8s.io and
-// the v1 Training Operator's jobs as unstructured.
+// those of groups without a label by MemberField, ReplicaSets, StatefulSets and
+// Kubernetes' PodGroups, and PodGroups of scheduling.x-k8s.io and the v1 Training
+// Operator's jobs as unstructured.
 func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error) {
 	var list corev1.PodList
-	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), k.members(key.Name)); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), k.members(key)); err != nil {
 		return nil, fmt.Errorf("listing the pods of group %s: %w", key, err)
 	}
 	g := &PodGroup{}
@@ -109,7 +118,7 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 	slices.SortFunc(g.Pods, olderFirst)
 	g.CreationTimestamp = g.Pods[0].CreationTimestamp
 	g.Labels = shared(g.Pods)
-	if k.hasObject() {
+	if k.atLeast() {
 		if err := k.readObject(ctx, r, g); err != nil {
 			return nil, err
 		}
@@ -121,19 +130,27 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 }
 
 // members selects the pods that name the group.
-func (k podGroupKind) members(group string) client.ListOption {
-	if k.gvk == NativePodGroupGVK {
-		return client.MatchingFields{SchedulingGroupField: group}
+func (k podGroupKind) members(group types.NamespacedName) client.ListOption {
+	if k.label == "" {
+		return client.MatchingFields{MemberField: string(groupUID(k.gvk, group))}
 	}
-	return client.MatchingLabels{k.label: group}
+	return client.MatchingLabels{k.label: group.Name}
 }
 
-// hasObject says that groups of the kind are objects of the API.
-func (k podGroupKind) hasObject() bool { return k.gvk != kueueGroupGVK }
+// atLeast says that groups of the kind name the least number of their pods.
+func (k podGroupKind) atLeast() bool { return k.gvk != kueueGroupGVK }
 
 // readObject reads the PodGroup object, whose queue label counts for pods that
-// have none.
+// have none. Where the pods say all that counts, none is needed.
 func (k podGroupKind) readObject(ctx context.Context, r client.Reader, g *PodGroup) error {
+	if k.gvk == volcanoGroupGVK {
+		g.Found = true
+		for _, pod := range g.Pods {
+			_, least := volcanoGroup(pod)
+			g.MinMember = max(g.MinMember, least)
+		}
+		return nil
+	}
 	var object client.Object
 	var read func()
 	if k.gvk == NativePodGroupGVK {
@@ -209,12 +226,12 @@ func olderFirst(a, b *corev1.Pod) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// GroupOwner is the group of a PodGroup object of one of the two kinds.
+// GroupOwner is the group of a PodGroup object.
 func GroupOwner(gvk schema.GroupVersionKind, key types.NamespacedName) Owner {
 	return Owner{GroupVersionKind: gvk, NamespacedName: key, UID: groupUID(gvk, key)}
 }
 
-// NamedGroup is the group with an object that pods of a template name; false if
+// NamedGroup is the group of a least size that pods of a template name; false if
 // they name none.
 func NamedGroup(namespace string, template *corev1.PodTemplateSpec) (Owner, bool) {
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}

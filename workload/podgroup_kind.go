@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -22,8 +23,8 @@ import (
 type podGroupKind struct {
 	Options
 	gvk schema.GroupVersionKind
-	// label is the pods' label that holds the group's name; empty where a field
-	// does.
+	// label is the pods' label that holds the group's name; empty where something
+	// else does.
 	label string
 }
 
@@ -116,7 +117,7 @@ func (k podGroupKind) mixedQueues(g *PodGroup) *reason.Reason {
 
 // size is how many pods the group must have at least.
 func (k podGroupKind) size(g *PodGroup) (int64, *reason.Reason) {
-	if k.hasObject() {
+	if k.atLeast() {
 		return g.expected(), nil
 	}
 	pods := slices.DeleteFunc(slices.Clone(g.Pods), func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
@@ -144,7 +145,7 @@ func (k podGroupKind) size(g *PodGroup) (int64, *reason.Reason) {
 // absent is the reason while pods of the group are still to come.
 func (k podGroupKind) absent(g *PodGroup, have, want int64) *reason.Reason {
 	switch {
-	case k.hasObject() && !g.Found:
+	case k.atLeast() && !g.Found:
 		return reason.New(reason.PodGroupNotFound, "PodGroup %s does not exist: the API has no PodGroups of %s", g.Name, k.gvk.Group)
 	case have < want, have == 0:
 		hint := ""
@@ -159,7 +160,7 @@ func (k podGroupKind) absent(g *PodGroup, have, want int64) *reason.Reason {
 // chosen are the pods that make up the gang. The number of Kueue's annotation
 // is exact, and so is a controller's. A minMember is only the least.
 func (k podGroupKind) chosen(g *PodGroup, members []*corev1.Pod, want int64) []*corev1.Pod {
-	if k.hasObject() {
+	if k.atLeast() {
 		return g.asked(members)
 	}
 	return firstOf(members, want)
@@ -281,6 +282,17 @@ func SchedulingGroup(pod *corev1.Pod) string {
 	return ""
 }
 
+// volcanoGroup is the group that a pod names as Volcano has it, and how many pods
+// of it start together, 0 where the pod does not say.
+func volcanoGroup(pod *corev1.Pod) (name string, least int64) {
+	name = cmp.Or(pod.Annotations[VolcanoGroupAnnotation], pod.Annotations[VolcanoOldGroupAnnotation])
+	n, err := strconv.ParseUint(pod.Annotations[VolcanoMinMemberAnnotation], 10, 31)
+	if name == "" || err != nil {
+		return name, 0
+	}
+	return name, int64(n)
+}
+
 // groupName is the group that a pod names, and its kind.
 func groupName(pod *corev1.Pod) (schema.GroupVersionKind, string) {
 	if name := pod.Labels[KueueGroupLabel]; name != "" {
@@ -292,5 +304,11 @@ func groupName(pod *corev1.Pod) (schema.GroupVersionKind, string) {
 		}
 		return NativePodGroupGVK, group
 	}
-	return PodGroupGVK, pod.Labels[PodGroupLabel]
+	if name := pod.Labels[PodGroupLabel]; name != "" {
+		return PodGroupGVK, name
+	}
+	if name, least := volcanoGroup(pod); least > 0 && pod.Labels[QueueLabel] != "" {
+		return volcanoGroupGVK, name
+	}
+	return schema.GroupVersionKind{}, ""
 }

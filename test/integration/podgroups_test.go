@@ -87,6 +87,32 @@ var podGroupScenarios = []scenario{
 		e.succeed(t, second)
 		e.phase(t, group, "Finished", 0, 2)
 	}},
+	{name: "pods of a group of Volcano's start as one if they say how many there are, else alone with a warning", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 16)
+		e.Queue(t, e.namespace, "team", 12)
+		of := func(name, least string) *corev1.Pod {
+			pod := e.pod(name, 4, queued("team"))
+			pod.Annotations = map[string]string{workload.VolcanoGroupAnnotation: "gang"}
+			if least != "" {
+				pod.Annotations[workload.VolcanoMinMemberAnnotation] = least
+			}
+			return pod
+		}
+		first, second, alone := of("first", "2"), of("second", "2"), of("alone", "")
+		e.Create(t, first)
+		e.Create(t, alone)
+		e.podEvent(t, alone, "InvalidAnnotation", "scheduling.volcano.sh/group-min-member")
+		e.onNode(t, alone)
+		e.podEvent(t, first, "Pending", "1 of 2 pods of group gang exist")
+		e.waits(t, first)
+		e.Create(t, second)
+		e.onNode(t, first, second)
+		e.usage(t, "team", 12, 2, 0)
+		e.succeed(t, second)
+		e.restart(t)
+		e.succeed(t, first)
+		e.usage(t, "team", 4, 1, 0)
+	}},
 	{name: "a PodGroup without a queue lets its pods run, and one that comes when it has got one waits for them to go", run: func(t *testing.T, e *env) {
 		e.Node(t, "node-0", 16)
 		// Enough for the one that waits: the group must not start as long as another

@@ -17,7 +17,7 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-func TestMembersOfANativeGroupAreTheLiveOnesAndThoseThatHaveSucceeded(t *testing.T) {
+func TestMembersOfAGroupWithoutALabelAreTheLiveOnesAndThoseThatHaveSucceeded(t *testing.T) {
 	pod := func(namespace, name, group string, phase corev1.PodPhase) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + namespace + name)}}
 		p.Status.Phase = phase
@@ -54,7 +54,7 @@ func TestMembersOfANativeGroupAreTheLiveOnesAndThoseThatHaveSucceeded(t *testing
 		slices.Sort(out)
 		return out
 	}
-	if diff := cmp.Diff([]string{"ends Succeeded", "over Succeeded", "waits Pending"}, names(client.MatchingFields{workload.SchedulingGroupField: "g"})); diff != "" {
+	if diff := cmp.Diff([]string{"ends Succeeded", "over Succeeded", "waits Pending"}, names(client.MatchingFields{workload.MemberField: "scheduling.k8s.io/team/g"})); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"failed Failed"}, names(client.MatchingFields{"status.phase": "Failed"})); diff != "" {

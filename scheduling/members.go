@@ -13,15 +13,15 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// memberReader reads the API, and knows which pods name a PodGroup of
-// scheduling.k8s.io in a field by which the API server selects none.
+// memberReader reads the API, and knows which pods belong to a group by something
+// by which the API server selects none.
 type memberReader struct {
 	client.Reader
 	// pods are the scheduler's own, which have not ended.
 	pods corelisters.PodLister
 }
 
-// List implements client.Reader. Pods that are asked for by SchedulingGroupField
+// List implements client.Reader. Pods that are asked for by MemberField
 // are those that the scheduler's informer has, and from the API those that have
 // succeeded; pods that have failed are not among them.
 func (r memberReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -29,7 +29,7 @@ func (r memberReader) List(ctx context.Context, list client.ObjectList, opts ...
 	o.ApplyOptions(opts)
 	group, asked := "", false
 	if o.FieldSelector != nil {
-		group, asked = o.FieldSelector.RequiresExactMatch(workload.SchedulingGroupField)
+		group, asked = o.FieldSelector.RequiresExactMatch(workload.MemberField)
 	}
 	pods, ok := list.(*corev1.PodList)
 	if !asked || !ok {
@@ -46,17 +46,23 @@ func (r memberReader) List(ctx context.Context, list client.ObjectList, opts ...
 	}
 	ended := map[types.UID]bool{}
 	for i := range over.Items {
-		if pod := &over.Items[i]; workload.SchedulingGroup(pod) == group {
+		if pod := &over.Items[i]; isMember(pod, group) {
 			ended[pod.UID] = true
 			pods.Items = append(pods.Items, *pod)
 		}
 	}
 	for _, pod := range live {
-		if workload.SchedulingGroup(pod) == group && !ended[pod.UID] {
+		if isMember(pod, group) && !ended[pod.UID] {
 			pods.Items = append(pods.Items, *pod)
 		}
 	}
 	return nil
+}
+
+// isMember says that a pod belongs to the group with that UID.
+func isMember(pod *corev1.Pod, group string) bool {
+	owner, ok := workload.PodJob(pod)
+	return ok && string(owner.UID) == group
 }
 
 // part has the waiting pods of a group start one by one whose object says so. They
