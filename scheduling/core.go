@@ -41,6 +41,8 @@ type Config struct {
 	// are tried, none where it is off.
 	FairSharing []quota.FairStrategy
 	Timing      Timing
+	// Provisioning is how nodes are asked for that jobs without pods wait for.
+	Provisioning Provisioning
 	// PassBudget is how long one admission pass may keep pods waiting.
 	PassBudget time.Duration
 	// DryRun lets the API server render the pods of waiting jobs, so that what
@@ -94,7 +96,7 @@ func NewCore(ctx context.Context, c Config) *Core {
 	api := newAPIKinds(c.Discovery, c.Clock)
 	reader := presentReader{Reader: c.Cache, kinds: api, scheme: c.Client.Scheme()}
 	jobs := &Jobs{
-		ledger: ledger, effects: effects, clock: c.Clock, reader: reader, client: c.Client, api: api, kinds: kinds, timing: c.Timing,
+		ledger: ledger, effects: effects, clock: c.Clock, reader: reader, client: c.Client, api: api, kinds: kinds, timing: c.Timing, provisioning: c.Provisioning,
 		served:   sets.New(c.SchedulerNames...),
 		renderer: rendering.NewRenderer(reader, c.Client, c.Clock, c.DryRun),
 		writes:   newQueue[types.UID](), deletions: newQueue[types.NamespacedName](), groups: newQueue[types.NamespacedName](),
@@ -196,6 +198,9 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 		close(done)
 		c.Ledger.Restored()
 		go (&reporter{Jobs: c.jobs}).run(ctx)
+		if c.config.Provisioning.ClassName != "" {
+			go (&provisioner{Jobs: c.jobs, unwanted: map[types.UID]time.Time{}}).run(ctx)
+		}
 		c.effects.first.wait(ctx, c.config.Clock)
 		c.Ledger.allRead()
 	}()

@@ -62,6 +62,9 @@ type entry struct {
 	// said is what was last told in an event of a job that waits, or that is
 	// admitted and misses nodes; nil if nothing was.
 	said *said
+	// provisioning is what became of the nodes that were asked for it, to be said
+	// with its reason; empty if none were.
+	provisioning string
 	// podOwners are the UIDs by which pods have named the job.
 	podOwners []types.UID
 

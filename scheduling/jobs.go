@@ -38,6 +38,8 @@ type Jobs struct {
 	kinds    map[schema.GroupKind]workload.Kind
 	renderer *rendering.Renderer
 	timing   Timing
+	// provisioning is how nodes are asked for.
+	provisioning Provisioning
 	// pods and nodes read the scheduler's informers, served are its names.
 	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister

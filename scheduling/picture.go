@@ -206,6 +206,9 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 	if l.heldFor != "" && why.Class == reason.NoPlacement && e.gpus() > 0 {
 		why = why.And(l.heldFor)
 	}
+	if missesNodes(why) {
+		why = why.And(e.provisioning)
+	}
 	if r := e.reservation; r != nil {
 		why = why.And("; " + r.String())
 	}

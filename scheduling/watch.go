@@ -147,6 +147,13 @@ func (j *Jobs) sources(ctx context.Context) []source {
 	out = append(out, source{workload.ExperimentGVK, experiment, handler(func(_, o *unstructured.Unstructured) {
 		j.experimentSeen(ctx, o)
 	}, func(o *unstructured.Unstructured) { j.experiments.news(o.GetUID(), "") }), notNeeded})
+	if j.provisioning.ClassName != "" {
+		request := &unstructured.Unstructured{}
+		request.SetGroupVersionKind(provisioningGVK)
+		// The provisioner looks at them by itself.
+		unheard := handler(func(_, _ *unstructured.Unstructured) {}, func(*unstructured.Unstructured) {})
+		out = append(out, source{provisioningGVK, request, unheard, notNeeded})
+	}
 	for gk, k := range j.kinds {
 		_, assembled := k.(workload.Assembler)
 		if assembled || gk == corev1.SchemeGroupVersion.WithKind("Pod").GroupKind() || slices.ContainsFunc(out, func(s source) bool { return s.gvk.GroupKind() == gk }) {

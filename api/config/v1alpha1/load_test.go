@@ -198,6 +198,9 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"no back-off":                                 {schedulerHead + "admission: {requeue: {backoffBase: 0s}}\n", "admission.requeue.backoffBase: Invalid value"},
 		"a back-off that shrinks":                     {schedulerHead + "admission: {requeue: {backoffMax: 10s}}\n", `admission.requeue.backoffMax: Invalid value: "10s": must be at least backoffBase (1m0s)`},
 		"a negative limit":                            {schedulerHead + "admission: {requeue: {limitCount: -1}}\n", "admission.requeue.limitCount: Invalid value: -1"},
+		"a class of requests with another name than objects have": {schedulerHead + "autoscaling: {provisioningRequests: {className: Check Capacity}}\n", "autoscaling.provisioningRequests.className: Invalid value"},
+		"requests beside Kueue":                                   {schedulerHead + "quota: {provider: kueue}\nautoscaling: {provisioningRequests: {className: check}}\n", "autoscaling.provisioningRequests.className: Invalid value: \"check\": Kueue decides quota"},
+		"a parameter that is too long":                            {schedulerHead + "autoscaling: {provisioningRequests: {parameters: {a: " + strings.Repeat("x", 256) + "}}}\n", "autoscaling.provisioningRequests.parameters[a]: Too long"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -67,8 +67,9 @@ type SchedulerConfiguration struct {
 	Topology Topology `json:"topology"`
 	// Unqueued says what happens to GPU pods without a queue: UnqueuedDefault,
 	// UnqueuedRun or UnqueuedHold.
-	Unqueued  string    `json:"unqueued"`
-	Admission Admission `json:"admission"`
+	Unqueued    string      `json:"unqueued"`
+	Admission   Admission   `json:"admission"`
+	Autoscaling Autoscaling `json:"autoscaling"`
 }
 
 // SchedulerClientConnection is how the scheduler reaches the API server.
@@ -169,6 +170,20 @@ type Requeue struct {
 	LimitCount *int32 `json:"limitCount"`
 }
 
+// Autoscaling is how an autoscaler learns of nodes that jobs wait for.
+type Autoscaling struct {
+	ProvisioningRequests ProvisioningRequests `json:"provisioningRequests"`
+}
+
+// ProvisioningRequests (autoscaling.x-k8s.io/v1) are made for jobs without pods that
+// have quota and no nodes, one for each, where their kind is served.
+type ProvisioningRequests struct {
+	// ClassName is their provisioningClassName; empty means that none are made.
+	ClassName string `json:"className"`
+	// Parameters are handed to the class as they are.
+	Parameters map[string]string `json:"parameters"`
+}
+
 // DefaultScheduler returns the configuration of an empty file.
 func DefaultScheduler() *SchedulerConfiguration {
 	return &SchedulerConfiguration{
@@ -207,6 +222,7 @@ func DefaultScheduler() *SchedulerConfiguration {
 				LimitCount:  ptr.To[int32](5),
 			},
 		},
+		Autoscaling: Autoscaling{ProvisioningRequests: ProvisioningRequests{Parameters: map[string]string{}}},
 	}
 }
 

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -20,6 +21,10 @@ const (
 	// maxBarrier is the longest that the scheduling framework lets a pod wait
 	// at Permit.
 	maxBarrier = 15 * time.Minute
+	// maxParameters and maxParameter bound the parameters of a ProvisioningRequest
+	// in number and in characters.
+	maxParameters = 100
+	maxParameter  = 255
 	// renewJitter is client-go's: a leader retries after up to this many
 	// retry periods.
 	renewJitter = 1.2
@@ -38,7 +43,8 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	errs = append(errs, c.Quota.FairSharing.validate(field.NewPath("quota", "fairSharing"), c.Quota.Provider)...)
 	errs = append(errs, c.Topology.validate(field.NewPath("topology"))...)
 	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
-	return append(errs, c.Admission.validate(field.NewPath("admission"))...)
+	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
+	return append(errs, c.Autoscaling.ProvisioningRequests.validate(field.NewPath("autoscaling", "provisioningRequests"), c.Quota.Provider)...)
 }
 
 // Validate returns everything that is wrong with the configuration, by field.
@@ -80,6 +86,25 @@ func (f *FairSharing) validate(at *field.Path, provider string) field.ErrorList 
 	}
 	return append(errs, field.Invalid(at.Child("preemptionStrategies"), f.PreemptionStrategies,
 		fmt.Sprintf("must be [%s, %s] or one of them", FinalShare, InitialShare)))
+}
+
+func (r *ProvisioningRequests) validate(at *field.Path, provider string) field.ErrorList {
+	var errs field.ErrorList
+	if r.ClassName != "" {
+		errs = append(errs, objectName(at.Child("className"), r.ClassName)...)
+		if provider != ProviderNative {
+			errs = append(errs, field.Invalid(at.Child("className"), r.ClassName, "Kueue decides quota: it asks for nodes by an AdmissionCheck"))
+		}
+	}
+	if len(r.Parameters) > maxParameters {
+		errs = append(errs, field.TooMany(at.Child("parameters"), len(r.Parameters), maxParameters))
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Parameters)) {
+		if len(r.Parameters[key]) > maxParameter {
+			errs = append(errs, field.TooLong(at.Child("parameters").Key(key), "", maxParameter))
+		}
+	}
+	return errs
 }
 
 func (l *LeaderElection) validate(at *field.Path) field.ErrorList {

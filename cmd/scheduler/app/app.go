@@ -140,6 +140,9 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 			BackoffMax:       c.Admission.Requeue.BackoffMax.Duration,
 			BackoffLimit:     c.Admission.Requeue.LimitCount,
 		},
+		Provisioning: scheduling.Provisioning{
+			ClassName: c.Autoscaling.ProvisioningRequests.ClassName, Parameters: c.Autoscaling.ProvisioningRequests.Parameters,
+		},
 		PassBudget: c.Admission.PassBudget.Duration,
 		Levels:     c.Topology.LevelsOf, PreferredLevel: c.Topology.PreferredLevelOf,
 		DryRun:    c.Admission.Rendering == configv1alpha1.RenderingDryRun,
