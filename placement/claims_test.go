@@ -64,7 +64,7 @@ func TestPlanClaims(t *testing.T) {
 			objects: []runtime.Object{makeStorageClass("disk", ""), makeVolume("v0", "disk", "zone", "a"), makeVolume("v1", "disk", "zone", "b")},
 			nodes:   four,
 			gang:    gangOf(class(makePod("worker", 1, scratch("disk")), 3)),
-			why:     "finds nodes for 2 of 3 pods; for the rest no node passes: 4 node(s) didn't find available persistent volumes to bind",
+			why:     "finds nodes for 2 of 3 pods; for the rest no node with a free GPU passes: 4 node(s) didn't find available persistent volumes to bind",
 		},
 		{
 			name:    "volumes are provisioned where the class allows",
@@ -85,7 +85,7 @@ func TestPlanClaims(t *testing.T) {
 			objects: []runtime.Object{makeStorageClass("disk", "disk.example.com", immediate, allowing("zone", "b"))},
 			nodes:   four,
 			gang:    gangOf(class(makePod("worker", 8, scratch("disk")), 3)),
-			why:     "finds nodes for 2 of 3 pods; for the rest no node passes: 2 Insufficient nvidia.com/gpu, 2 node(s) didn't match PersistentVolume's node affinity",
+			why:     "finds nodes for 2 of 3 pods; for the rest no node with 8 free GPUs passes: 2 node(s) didn't match PersistentVolume's node affinity; 2 others have fewer",
 		},
 		{
 			name:    "a class that does not exist",
@@ -120,7 +120,7 @@ func TestPlanClaims(t *testing.T) {
 			objects: append(csi("nfs.example.com", 10, four, "zone"), makeStorageClass("nfs", "nfs.example.com"), makeVolumeClaim("data", "nfs", v1.ReadWriteMany)),
 			nodes:   four,
 			gang:    gangOf(class(makePod("worker", 8, mounting("data")), 3)),
-			why:     "finds nodes for 2 of 3 pods; for the rest no node passes: 2 Insufficient nvidia.com/gpu, 2 node(s) didn't match PersistentVolume's node affinity",
+			why:     "finds nodes for 2 of 3 pods; for the rest no node with 8 free GPUs passes: 2 node(s) didn't match PersistentVolume's node affinity; 2 others have fewer",
 		},
 		{
 			name:    "pods that share a volume go to the zone that holds them all",
@@ -135,7 +135,7 @@ func TestPlanClaims(t *testing.T) {
 			objects: []runtime.Object{makeStorageClass("disk", "disk.example.com"), makeVolumeClaim("data", "disk", v1.ReadWriteOnce)},
 			nodes:   four,
 			gang:    gangOf(class(makePod("worker", 4, mounting("data")), 3)),
-			why:     "finds nodes for 2 of 3 pods; for the rest no node passes: 3 node(s) didn't find available persistent volumes to bind, 1 Insufficient nvidia.com/gpu",
+			why:     "finds nodes for 2 of 3 pods; for the rest no node with 4 free GPUs passes: 3 node(s) didn't find available persistent volumes to bind; one other has fewer",
 		},
 		{
 			name:    "devices of the pods' own are given out once",

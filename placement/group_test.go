@@ -97,17 +97,41 @@ func TestTopology(t *testing.T) {
 		{
 			name: "no rack is large enough", nodes: oneBlock(6, 4), running: busy("a0", "a1", "a2"),
 			gang: gangOf(close(class(makePod("worker", 8), 5), rack)),
-			why:  reason.New(reason.NoPlacement, "needs 5 pods of 8 GPUs in one rack; the best, b, has room for 4"),
+			why:  reason.New(reason.NoPlacement, "needs 5 pods of 8 GPUs in one rack; the best, b, has room for 4; in a 16 more GPUs are missing, on 2 nodes"),
+		},
+		{
+			name: "no rack has the GPUs, and none lacks them where CPU is what is missing", nodes: oneBlock(2, 2),
+			running: []*v1.Pod{makePod("busy", 0, cpus("60"), on("a1")), makePod("idle", 0, cpus("60"), on("b0"))},
+			gang:    gangOf(close(class(makePod("worker", 8, cpus("60")), 2), rack)),
+			why:     reason.New(reason.NoPlacement, "needs 2 pods of 8 GPUs in one rack; the best, a, has room for 1"),
+		},
+		{
+			name: "nodes that are tainted, or in no rack, are none where GPUs may become free", nodes: append(oneBlock(3), func() []*v1.Node {
+				nodes := append(makeNodes(3, 8), oneBlock(0, 3)...)
+				for _, n := range nodes[3:] {
+					tainted("broken")(n)
+				}
+				return nodes
+			}()...),
+			running: append(busy("a0", "a1"), makePod("x", 1, on("node-0")), makePod("y", 1, on("b0"))),
+			gang:    gangOf(close(class(makePod("worker", 8), 3), rack)),
+			why: reason.New(reason.NoPlacement, "needs 3 pods of 8 GPUs in one rack; the best, a, has room for 1; in a 16 more GPUs are missing, on 2 nodes; "+
+				"2 nodes with room lack the label"),
+		},
+		{
+			name: "single nodes are domains, too", nodes: oneBlock(2, 2), running: []*v1.Pod{makePod("x", 1, on("a0")), makePod("y", 2, on("a1")), makePod("z", 3, on("b0")), makePod("w", 4, on("b1"))},
+			gang: gangOf(close(class(makePod("worker", 4), 2), requiring(v1.LabelHostname))),
+			why:  reason.New(reason.NoPlacement, "needs 2 pods of 4 GPUs in one kubernetes.io/hostname; the best, a0, has room for 1; in a0 1 more GPU is missing, on one node"),
 		},
 		{
 			name: "no rack would be, even empty", nodes: oneBlock(6, 4),
 			gang: gangOf(close(class(makePod("worker", 8), 7), rack)),
-			why:  reason.New(reason.ExceedsCluster, "needs 7 pods of 8 GPUs in one rack; even empty, none is as large"),
+			why:  reason.New(reason.ExceedsCluster, "needs 7 pods of 8 GPUs in one rack; even empty, the largest, a, has room for 6"),
 		},
 		{
 			name: "too few GPUs are free at all", nodes: oneBlock(2, 2), running: busy("a0", "b0"),
 			gang: gangOf(close(class(makePod("worker", 8), 3), block)),
-			why:  reason.New(reason.NoPlacement, "needs 3 pods of 8 GPUs; 16 GPUs are free, with room for 2 of them"),
+			why:  reason.New(reason.NoPlacement, "needs 3 pods of 8 GPUs; 16 GPUs are free, with room for 2 of them; 8 more GPUs are missing, on one node"),
 		},
 		{
 			name: "no node has the label", nodes: racks(3),
@@ -127,7 +151,7 @@ func TestTopology(t *testing.T) {
 		{
 			name: "and are told of where there is too little without them", nodes: append(oneBlock(2), makeNodes(2, 8)...),
 			gang: gangOf(close(class(makePod("worker", 8), 3), rack)),
-			why:  reason.New(reason.ExceedsCluster, "needs 3 pods of 8 GPUs in one rack; even empty, none is as large; 2 nodes with room lack the label"),
+			why:  reason.New(reason.ExceedsCluster, "needs 3 pods of 8 GPUs in one rack; even empty, the largest, a, has room for 2; 2 nodes with room lack the label"),
 		},
 		{
 			name: "a preferred rack that is too small: the fewest racks", nodes: oneBlock(1, 3, 2),
@@ -242,7 +266,7 @@ func TestTopology(t *testing.T) {
 		{
 			name: "racks that are too small for slices", nodes: oneBlock(1, 3, 1),
 			gang: gangOf(close(class(makePod("worker", 8), 4), inRacks(Topology{Level: "block", Required: true, Slices: []Slice{{"rack", 2}}}))),
-			why:  reason.New(reason.ExceedsCluster, "needs 4 pods of 8 GPUs in one block, each 2 in one rack; even empty, none is as large"),
+			why:  reason.New(reason.ExceedsCluster, "needs 4 pods of 8 GPUs in one block, each 2 in one rack; even empty, the largest, x, has room for 2"),
 		},
 		{
 			name: "and where none is required besides", nodes: oneBlock(1, 3, 1),

@@ -2,6 +2,8 @@ package placement
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,7 +35,7 @@ func (g *group) whyNot() *reason.Reason {
 	if g.place() != nil {
 		return nil
 	}
-	value, room, all := g.tree.Best(r)
+	best, room, all := g.tree.Best(r)
 	need := g.wording(r)
 	unlabelled, besides := g.unlabelled(), ""
 	if unlabelled > 0 {
@@ -46,12 +48,62 @@ func (g *group) whyNot() *reason.Reason {
 		return reason.New(reason.NoPlacement, "%s; no node with room has that label", need)
 	case !r.Required:
 		return reason.New(reason.NoPlacement, "%s; there is room for %s in such%s", need, numberOrNone(all), besides)
-	case value == "":
-		return reason.New(reason.NoPlacement, "%s; none has room for one%s", need, besides)
-	case g.neverFits(r):
-		return reason.New(reason.ExceedsCluster, "%s; even empty, none is as large%s", need, besides)
 	}
-	return reason.New(reason.NoPlacement, "%s; the best, %s, has room for %d%s", need, value, room, besides)
+	empty := g.emptied()
+	switch largest, most, _ := empty.Best(r); {
+	case empty.Place(r) != nil:
+	case largest < 0:
+		return reason.New(reason.ExceedsCluster, "%s; even empty, none has room for one%s", need, besides)
+	default:
+		return reason.New(reason.ExceedsCluster, "%s; even empty, the largest, %s, has room for %d%s", need, empty.Value(largest, r.Level), most, besides)
+	}
+	if best < 0 {
+		return reason.New(reason.NoPlacement, "%s; none has room for one%s", need, besides)
+	}
+	return reason.New(reason.NoPlacement, "%s; the best, %s, has room for %d%s%s", need, g.tree.Value(best, r.Level), room, g.missing(r), besides)
+}
+
+// missing says in which domain the fewest GPUs would have to become free for all pods,
+// where it is GPUs that are missing.
+func (g *group) missing(r topology.Request) string {
+	s := g.members[0]
+	if len(r.Slices) > 0 || r.Leader || s.demand.gpus == 0 {
+		return ""
+	}
+	type domain struct {
+		shortfall
+		name string
+		room int
+	}
+	domains := map[string]*domain{}
+	screen := s.screen()
+	for i, info := range g.nodes {
+		node := info.Node()
+		if node == nil || !screen.lets(node) {
+			continue
+		}
+		name, values := node.Name, node.Name
+		if r.Level < len(g.labels) {
+			name, values = node.Labels[g.labels[r.Level]], s.labelValues(i, g.labels[:r.Level+1])
+		}
+		d := domains[values]
+		if d == nil {
+			d = &domain{shortfall: shortfallOf(&s.demand), name: name}
+			domains[values] = d
+		}
+		allocatable, requested := info.GetAllocatable(), info.GetRequested()
+		size := s.demand.gpusOf(allocatable, g.isGPU)
+		d.room += s.demand.gpuRoom(allocatable, requested, r.Count)
+		d.add(size-s.demand.gpusOf(requested, g.isGPU), size)
+	}
+	words, least := "", int64(math.MaxInt64)
+	for _, values := range slices.SortedFunc(maps.Keys(domains), compareNatural) {
+		d := domains[values]
+		if gpus, nodes := d.of(r.Count - d.room); d.name != "" && nodes > 0 && gpus < least {
+			words, least = fmt.Sprintf("; in %s %s", d.name, s.demand.unit().missing(gpus, nodes)), gpus
+		}
+	}
+	return words
 }
 
 func nodesLack(n int) string {
@@ -75,7 +127,7 @@ func (g *group) wording(r topology.Request) string {
 	s := g.members[0]
 	what := pods(r.Count)
 	if s.demand.gpus > 0 {
-		what += " of " + gpus(s.demand.gpus)
+		what += " of " + s.demand.unit().of(s.demand.gpus)
 	}
 	if r.Leader {
 		what += " and their leader"
@@ -116,9 +168,8 @@ func (g *group) unlabelled() (n int) {
 	return n
 }
 
-// neverFits says that the nodes that the group may use would have too little room
-// if they were empty.
-func (g *group) neverFits(r topology.Request) bool {
+// emptied is the tree of the nodes that the group may use as if they were empty.
+func (g *group) emptied() *topology.Tree {
 	s := g.members[0]
 	screen, beside := s.screen(), g.leads()
 	tree := topology.NewTree(len(g.labels), compareNatural)
@@ -140,7 +191,7 @@ func (g *group) neverFits(r topology.Request) bool {
 		}
 		tree.Add(n)
 	}
-	return tree.Place(r) == nil
+	return tree
 }
 
 // judge is how close to each other the pods of the group are, now that all have

@@ -225,6 +225,10 @@ func tainted(key string) nodeOption {
 	}
 }
 
+func memory(quantity string) nodeOption {
+	return func(n *v1.Node) { n.Status.Allocatable[v1.ResourceMemory] = resource.MustParse(quantity) }
+}
+
 func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
 
 // makeNodes numbers nodes from node-0.
@@ -259,6 +263,10 @@ func on(node string) podOption { return func(p *v1.Pod) { p.Spec.NodeName = node
 
 func cpus(n string) podOption {
 	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(n) }
+}
+
+func requesting(name v1.ResourceName, quantity string) podOption {
+	return func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse(quantity) }
 }
 
 func selecting(key, value string) podOption {

@@ -89,7 +89,7 @@ func TestClassesThatNeedADomain(t *testing.T) {
 			name:  "more of them than domains",
 			nodes: racks(2, 2),
 			gang:  gangOf(class(makePod("a", 1, alone), 1), class(makePod("b", 1, alone), 1), class(makePod("c", 1, alone), 1)),
-			why:   reason.New(reason.NoPlacement, `pod set "c": no node passes: 4 node(s) didn't match pod anti-affinity rules`),
+			why:   reason.New(reason.NoPlacement, `pod set "c": no node with a free GPU passes: 4 node(s) didn't match pod anti-affinity rules`),
 		},
 		{
 			name:    "a part that is planned again goes to its siblings",

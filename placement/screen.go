@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
@@ -21,7 +22,19 @@ type screen struct {
 	require                 nodeaffinity.RequiredNodeAffinity
 	// alone: no two pods of the class may be on one node.
 	alone bool
+	// said is what the Filter plugins have said of a node, by why the screen refuses
+	// it: of others they say the same.
+	said map[marks]*fwk.Status
 }
+
+// marks are why a screen refuses a node.
+type marks uint8
+
+const (
+	otherLabels marks = 1 << iota
+	isCordoned
+	hasTaint
+)
 
 func (s *classSearch) screen() screen {
 	c := screen{classSearch: s, alone: keepsApart(s.prototype)}
@@ -44,21 +57,28 @@ func (c *screen) lets(node *v1.Node) bool {
 	if c.allowed != nil && !c.preFilterEach && !c.allowed.Has(node.Name) {
 		return false
 	}
+	return c.marks(node) == 0
+}
+
+// marks are why a node will not do for any pod of the class.
+func (c *screen) marks(node *v1.Node) (m marks) {
 	if c.labels {
 		if match, err := c.require.Match(node); err != nil || !match {
-			return false
+			m |= otherLabels
 		}
 	}
 	if c.cordons && node.Spec.Unschedulable && !corev1helpers.TolerationsTolerateTaint(c.logger, c.bare.Spec.Tolerations, cordon, true) {
-		return false
+		m |= isCordoned
 	}
-	if !c.taints || len(node.Spec.Taints) == 0 {
-		return true
+	if c.taints && len(node.Spec.Taints) > 0 {
+		_, refused := corev1helpers.FindMatchingUntoleratedTaint(c.logger, node.Spec.Taints, c.bare.Spec.Tolerations, func(t *v1.Taint) bool {
+			return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+		}, true)
+		if refused {
+			m |= hasTaint
+		}
 	}
-	_, refused := corev1helpers.FindMatchingUntoleratedTaint(c.logger, node.Spec.Taints, c.bare.Spec.Tolerations, func(t *v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-	}, true)
-	return !refused
+	return m
 }
 
 // mightLet says that a node may do, now or once it is back.

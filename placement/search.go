@@ -265,7 +265,7 @@ func isAhead(status *fwk.Status) bool {
 
 // candidates are the nodes with room for at least one pod, until it is asked again.
 func (s *classSearch) candidates() []candidate {
-	fixed := sets.New(s.class.Fixed...)
+	fixed, screen := sets.New(s.class.Fixed...), s.screen()
 	indices := s.within
 	if indices == nil {
 		indices = s.bounds
@@ -287,13 +287,10 @@ func (s *classSearch) candidates() []candidate {
 		if room == 0 {
 			continue
 		}
+		if !screen.lets(node.Node()) {
+			continue
+		}
 		name := node.Node().Name
-		if s.avoid.Has(name) {
-			continue
-		}
-		if s.allowed != nil && !s.preFilterEach && !s.allowed.Has(name) {
-			continue
-		}
 		c := candidate{name: name, node: i, tier: tierPlain, room: room, rank: s.variation.rank(), gpus: gpus}
 		if s.demand.gpus == 0 {
 			c.gpus = s.demand.freeGPUs(node, s.isGPU)

@@ -15,7 +15,7 @@ func TestShortageReason(t *testing.T) {
 	base := func(change func(*shortage)) shortage {
 		s := shortage{
 			pods: 1, gpus: 8, gangGPUs: 8, clusterGPUs: 32,
-			nodes: 4, possible: 4, total: 32, largest: 8, emptyRoom: 4,
+			nodes: 4, possible: 4, total: 32, largest: 8, emptyRoom: 4, missing: shortfall{perPod: 8},
 		}
 		change(&s)
 		return s
@@ -78,7 +78,7 @@ func TestShortageReason(t *testing.T) {
 		{
 			name: "GPUs that are free where the pod may not go",
 			given: base(func(s *shortage) {
-				s.free, s.mostFree, s.passedOver = 0, 0, map[string]int{"node(s) had untolerated taint(s)": 2}
+				s.free, s.mostFree, s.passedOver = 0, 0, refusals{said: map[string]int{"node(s) had untolerated taint(s)": 2}}
 			}),
 			want: reason.New(reason.NoPlacement, "needs 8 GPUs; 0 GPUs are free; not counted: 2 node(s) had untolerated taint(s)"),
 		},
@@ -90,14 +90,14 @@ func TestShortageReason(t *testing.T) {
 		{
 			name: "what Filter plugins said, most frequent first",
 			given: base(func(s *shortage) {
-				s.gpus, s.refusals = 0, map[string]int{"Insufficient cpu": 1, "node(s) had untolerated taint(s)": 3}
+				s.gpus, s.missing, s.refusals = 0, shortfall{}, refusals{said: map[string]int{"Insufficient cpu": 1, "node(s) had untolerated taint(s)": 3}}
 			}),
 			want: reason.New(reason.NoPlacement, "no node passes: 3 node(s) had untolerated taint(s), 1 Insufficient cpu"),
 		},
 		{
 			name: "a part of the class found nodes",
 			given: base(func(s *shortage) {
-				s.podSet, s.gpus, s.pods, s.placed, s.refusals = "worker", 0, 2, 1, map[string]int{"Too many pods": 4}
+				s.podSet, s.gpus, s.missing, s.pods, s.placed, s.refusals = "worker", 0, shortfall{}, 2, 1, refusals{said: map[string]int{"Too many pods": 4}}
 			}),
 			want: reason.New(reason.NoPlacement, `pod set "worker" finds nodes for 1 of 2 pods; for the rest no node passes: 4 Too many pods`),
 		},
@@ -110,16 +110,16 @@ func TestShortageReason(t *testing.T) {
 	}
 }
 
-func TestHistogramIsBounded(t *testing.T) {
+func TestRefusalsAreBounded(t *testing.T) {
 	said := map[string]int{strings.Repeat("é", 200): 9}
 	for i := range 9 {
 		said[fmt.Sprintf("reason %d", i)] = 1
 	}
 	want := "9 " + strings.Repeat("é", 60) + "..., 1 reason 0, 1 reason 1, 1 reason 2, and 6 more reasons"
-	if diff := cmp.Diff(want, histogram(said)); diff != "" {
+	if diff := cmp.Diff(want, (&refusals{said: said}).String()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff("1 a, 1 b, 1 c, 1 d, and 1 more reason", histogram(map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1})); diff != "" {
+	if diff := cmp.Diff("1 a, 1 b, 1 c, 1 d, and 1 more reason", (&refusals{said: map[string]int{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1}}).String()); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -69,7 +69,7 @@ func TestAJobWithoutADomainTriesItsNextFlavor(t *testing.T) {
 		},
 		"the racks of both flavors are too small": {
 			quotas: [2]int64{64, 64}, a: []int{1, 1}, b: []int{1, 1, 1}, levels: same, job: two(inRack),
-			why: "flavor a: needs 2 pods of 8 GPUs in one rack; even empty, none is as large; flavor b: needs 2 pods of 8 GPUs in one rack; even empty, none is as large",
+			why: "flavor a: needs 2 pods of 8 GPUs in one rack; even empty, the largest, a-0, has room for 1; flavor b: needs 2 pods of 8 GPUs in one rack; even empty, the largest, b-0, has room for 1",
 		},
 		"the topology of the first flavor has no such level": {
 			quotas: [2]int64{64, 64}, a: []int{2}, b: []int{2}, levels: [2][]string{{"block"}, racks}, job: two(inRack), flavors: []string{"b"}, close: "in one domain of rack",

@@ -147,7 +147,7 @@ func TestRequestsThatCannotBeMet(t *testing.T) {
 			s.UpdateQuota(func(t *quota.Tree) { t.DeleteTopology("dc") })
 		}, set("node", 0, 2, 8), "Topology dc of ResourceFlavor gpu does not exist"},
 		"no rack is large enough": {nil, asking(set("node", 0, 4, 8), kueue.PodSetTopologyRequest{Required: new("rack")}),
-			"needs 4 pods of 8 GPUs in one rack; even empty, none is as large"},
+			"needs 4 pods of 8 GPUs in one rack; even empty, the largest, b, has room for 3"},
 		"two flavors with different topologies": {func(s *stage) {
 			cq := clusterQueue("main", []string{"gpu"}, 1000)
 			cpu := clusterQueue("main", []string{"cpu"}, 0).Spec.ResourceGroups[0]

@@ -197,7 +197,7 @@ func TestEightVictimsOnOneNodeOrNone(t *testing.T) {
 			if test.node == "" {
 				c.wantLeaving()
 				c.wantState(big, Pending)
-				if why := c.why(big); why.Class != reason.NoPlacement || !strings.HasSuffix(why.Message, "; with all 14 jobs stopped that it may preempt there would be no place for it (14 GPUs free, but no node has 8)") {
+				if why := c.why(big); why.Class != reason.NoPlacement || !strings.HasSuffix(why.Message, "; with all 14 jobs stopped that it may preempt there would be no place for it (14 GPUs free, but no node has 8; 1 more GPU is missing, on one node)") {
 					t.Errorf("it says %s: %s", why.Class, why)
 				}
 				return

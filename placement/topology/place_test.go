@@ -316,11 +316,17 @@ func TestQualityAndBest(t *testing.T) {
 			}
 		})
 	}
-	if value, room, all := tree.Best(Request{Count: 4, Level: 1, Required: true}); value != "b" || room != 3 || all != 6 {
-		t.Errorf("the best rack is %s with %d of %d, want b with 3 of 6", value, room, all)
+	if node, room, all := tree.Best(Request{Count: 4, Level: 1, Required: true}); tree.Value(node, 1) != "b" || room != 3 || all != 6 {
+		t.Errorf("the best rack is %s with %d of %d, want b with 3 of 6", tree.Value(node, 1), room, all)
 	}
-	if value, room, all := tree.Best(Request{Count: 5, Level: 0, Required: true, Slices: []Slice{{3, 1}}}); value != "block" || room != 3+2 || all != 5 {
-		t.Errorf("the best block with slices of 3 is %s with %d of %d, want block with 5 of 5", value, room, all)
+	if node, room, all := tree.Best(Request{Count: 5, Level: 0, Required: true, Slices: []Slice{{3, 1}}}); tree.Value(node, 0) != "block" || room != 3+2 || all != 5 {
+		t.Errorf("the best block with slices of 3 is %s with %d of %d, want block with 5 of 5", tree.Value(node, 0), room, all)
+	}
+	for node := range 6 {
+		tree.Take(node)
+	}
+	if node, room, _ := tree.Best(Request{Count: 4, Level: 1, Required: true, Slices: []Slice{{3, 1}}}); node != -1 || room != 0 {
+		t.Errorf("node %d has the best rack with slices of 3, with %d, want none", node, room)
 	}
 }
 

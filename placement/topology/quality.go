@@ -44,10 +44,10 @@ func (t *Tree) used(nodes []int, level int) int {
 	return len(seen)
 }
 
-// Best is the domain of a level with the most room, by the value of its label,
-// and for how many pods of the request that is; "" and 0 if there is none with
-// room. all is for how many pods there is room in the whole tree.
-func (t *Tree) Best(r Request) (value string, room, all int) {
+// Best is a node of the domain of a level that has the most room, and for how many
+// pods of the request that is; -1 and 0 if there is none with room. all is for how
+// many pods there is room in the whole tree.
+func (t *Tree) Best(r Request) (node, room, all int) {
 	t.count(&r)
 	outer, rest := r.outermost(t.levels)
 	pods := func(d *domain) int {
@@ -70,8 +70,18 @@ func (t *Tree) Best(r Request) (value string, room, all int) {
 			continue
 		}
 		if n := pods(d); n > 0 && (best < 0 || n > room || (n == room && t.compare(d.value, t.domains[best].value) < 0)) {
-			best, room, value = id, n, d.value
+			best, room = id, n
 		}
 	}
-	return value, room, pods(&t.domains[0])
+	all = pods(&t.domains[0])
+	if best < 0 {
+		return -1, 0, all
+	}
+	for t.domains[best].node < 0 {
+		best = t.domains[best].children[0]
+	}
+	return int(t.domains[best].node), room, all
 }
+
+// Value is the value of a level that a node has.
+func (t *Tree) Value(node, level int) string { return t.domains[t.at(node, level)].value }

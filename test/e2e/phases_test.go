@@ -76,7 +76,7 @@ func inOneRack(t *testing.T, tm team) {
 		tm.createJobSet(t, tm.jobSet(name, rj))
 	}
 	create("wide", replicated("node", 1, 3, 8))
-	tm.jobSetWaits(t, "wide", "ExceedsCluster", "needs 3 pods of 8 GPUs in one "+rackLabel+"; even empty, none is as large")
+	tm.jobSetWaits(t, "wide", "ExceedsCluster", "needs 3 pods of 8 GPUs in one "+rackLabel+"; even empty, the largest, r0, has room for 2")
 	create("small", replicated("node", 1, 1, 8))
 	tm.runs(t, "small", 1)
 	create("train", replicated("node", 2, 2, 4))
@@ -153,7 +153,7 @@ func tooExclusive(t *testing.T, tm team) {
 	js := tm.jobSet("train", replicated("node", 3, 1, 1))
 	js.Annotations = map[string]string{jobset.ExclusiveKey: rackLabel}
 	tm.createJobSet(t, js)
-	tm.jobSetWaits(t, "train", "NoPlacement", `pod set "node[2]": no node passes: 4 node(s) didn't match pod anti-affinity rules`)
+	tm.jobSetWaits(t, "train", "NoPlacement", `pod set "node[2]": no node with a free GPU passes: 4 node(s) didn't match pod anti-affinity rules`)
 	tm.usage(t, "q", 0, 0, 1)
 	// Everything is free for others.
 	tm.createJobSet(t, tm.jobSet("all", replicated("node", 1, 4, 8)))
@@ -208,7 +208,7 @@ func exclusiveTrainJob(t *testing.T, tm team) {
 		t.Errorf("the racks of the jobs are %v and %v", first, second)
 	}
 	tm.create(t, job{name: "third", queue: "q", runtime: runtime.GetName(), nodes: 2, gpus: 1})
-	tm.waits(t, "third", "NoPlacement", "no node passes: 4 node(s) didn't match pod anti-affinity rules")
+	tm.waits(t, "third", "NoPlacement", "no node with a free GPU passes: 4 node(s) didn't match pod anti-affinity rules")
 	tm.usage(t, "q", 4, 2, 1)
 	tm.end(t, "first")
 	tm.finishes(t, "first")
@@ -225,7 +225,7 @@ func onePodPerNode(t *testing.T, tm team) {
 		}},
 	}}
 	tm.createJobSet(t, tm.jobSet("train", rj))
-	tm.jobSetWaits(t, "train", "NoPlacement", "finds nodes for 3 of 4 pods; for the rest no node passes: 3 node(s) didn't match pod anti-affinity rules")
+	tm.jobSetWaits(t, "train", "NoPlacement", "finds nodes for 3 of 4 pods; for the rest no node with a free GPU passes: 3 node(s) didn't match pod anti-affinity rules")
 	tm.usage(t, "q", 0, 0, 1)
 
 	tm.node(t, 3, func(n *corev1.Node) { n.Spec.Unschedulable = false })

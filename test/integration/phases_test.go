@@ -34,7 +34,7 @@ func init() {
 			e.Queue(t, e.namespace, "team", 64)
 			js, all := e.exclusive("train", 1, parts{"node", 3, 2}), e.job("all", "team", 4, 8)
 			e.Create(t, js)
-			e.pending(t, js, "NoPlacement", `pod set "node[2]": no node passes: 4 node(s) didn't match pod anti-affinity rules`)
+			e.pending(t, js, "NoPlacement", `pod set "node[2]": no node with a free GPU passes: 4 node(s) didn't match pod anti-affinity rules`)
 			e.usage(t, "team", 0, 0, 1)
 			e.Create(t, all)
 			e.runs(t, all, 4)
@@ -121,7 +121,7 @@ func init() {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Affinity = apart(corev1.LabelHostname, &metav1.LabelSelector{
 				MatchLabels: map[string]string{jobset.JobSetNameKey: "train"}})
 			e.Create(t, js)
-			e.pending(t, js, "NoPlacement", "finds nodes for 3 of 4 pods; for the rest no node passes: 3 node(s) didn't match pod anti-affinity rules")
+			e.pending(t, js, "NoPlacement", "finds nodes for 3 of 4 pods; for the rest no node with a free GPU passes: 3 node(s) didn't match pod anti-affinity rules")
 			e.usage(t, "team", 0, 0, 1)
 			e.Node(t, "node-3", 8)
 			e.runs(t, js, 4)

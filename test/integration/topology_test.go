@@ -291,7 +291,7 @@ func init() {
 			waits := asks(e.job("waits", "team", 2, 8), kueue.PodSetRequiredTopologyAnnotation, rackLevel)
 			e.Create(t, waits)
 			e.pending(t, waits, "NoPlacement", "flavor "+e.namespace+"-ondemand: needs 2 pods of 8 GPUs; 0 GPUs are free")
-			e.pending(t, waits, "NoPlacement", "flavor "+e.namespace+"-spot: needs 2 pods of 8 GPUs in one "+rackLevel+"; even empty, none is as large")
+			e.pending(t, waits, "NoPlacement", "flavor "+e.namespace+"-spot: needs 2 pods of 8 GPUs in one "+rackLevel+"; even empty, the largest, a, has room for 1")
 			e.finish(t, next)
 			e.runs(t, waits, 2)
 			e.inFlavor(t, waits, "ondemand")
