@@ -1,0 +1,81 @@
+package islands
+
+// Fit is how well pods that ask for equally many GPUs go onto a node.
+type Fit struct {
+	// Possible is the worst link within one of the pods, if all goes well.
+	Possible Link
+	// Sure is the same in the worst case. Where it is known which GPUs are free, it
+	// is Possible.
+	Sure Link
+	// Breaks is that of the last pod's Choice, 0 where nothing is chosen.
+	Breaks uint32
+}
+
+// Fit is that of so many pods with n GPUs each, where exactly these GPUs are free.
+// They are chosen one pod after the other; false if there are too few.
+func (s *Shape) Fit(free Set, n, pods int) (f Fit, ok bool) {
+	for range pods {
+		c, ok := s.Choose(free, n)
+		if !ok {
+			return Fit{}, false
+		}
+		free &^= c.Devices
+		f = Fit{Possible: max(f.Possible, c.Link), Sure: max(f.Sure, c.Link), Breaks: c.Breaks}
+	}
+	return f, true
+}
+
+// Likely is that of so many pods with n GPUs each, where only the number of free
+// GPUs is known, false if there are too few. Whoever chooses them, and whichever
+// are free, each pod can be given GPUs that are joined by Sure.
+func (s *Shape) Likely(free, n, pods int) (f Fit, ok bool) {
+	if free > s.n || n < 0 || free < n*pods {
+		return Fit{}, false
+	}
+	best, ok := s.Fit(First(s.n), n, pods)
+	if !ok {
+		return Fit{}, false
+	}
+	f.Possible = best.Possible
+	for i := range pods {
+		f.Sure = max(f.Sure, s.surely(free-i*n, n))
+	}
+	return f, true
+}
+
+// surely is the worst link of the best n of so many free GPUs, over all sets of
+// that many.
+func (s *Shape) surely(free, n int) Link {
+	if s.uniform {
+		return s.Apart(First(n))
+	}
+	s.once.Do(s.tabulate)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := question{Set(free), n}
+	if worst, ok := s.sure[q]; ok {
+		return worst
+	}
+	// The best n of a set are the set itself, or the best n of one that lacks one.
+	best := make([]Link, len(s.apart))
+	var worst Link
+	for set := range best {
+		size := Set(set).Len()
+		if size < n || size > free {
+			continue
+		}
+		best[set] = Machine
+		if size == n {
+			best[set] = s.apart[set]
+		} else {
+			for i := range Set(set).Indices() {
+				best[set] = min(best[set], best[set&^(1<<i)])
+			}
+		}
+		if size == free {
+			worst = max(worst, best[set])
+		}
+	}
+	s.sure[q] = worst
+	return worst
+}
