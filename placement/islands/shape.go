@@ -106,6 +106,9 @@ func (s *Shape) Devices() int { return s.n }
 // which of them a pod gets.
 func (s *Shape) Uniform() bool { return s.uniform }
 
+// Same tells whether the GPUs of the other are joined in the same way.
+func (s *Shape) Same(other *Shape) bool { return s.n == other.n && s.links == other.links }
+
 // Apart is the worst link of two GPUs of the set, NVLinks for fewer than two.
 func (s *Shape) Apart(set Set) Link {
 	if s.uniform {
