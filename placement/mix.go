@@ -17,6 +17,8 @@ import (
 // for concurrent use.
 type Mix struct {
 	isGPU func(v1.ResourceName) bool
+	// islands may be nil.
+	islands *Islands
 
 	mu       sync.Mutex
 	observed fragmentation.Histogram
@@ -40,6 +42,9 @@ type mixture struct {
 }
 
 func newMix(isGPU func(v1.ResourceName) bool) *Mix { return &Mix{isGPU: isGPU} }
+
+// Islands is what is known of GPUs inside nodes, nil if nothing is.
+func (m *Mix) Islands() *Islands { return m.islands }
 
 // Observe notes what a job asks for. Pods without GPUs do not count, nor do pods
 // that cannot be read.
@@ -124,6 +129,7 @@ type Fit struct {
 	request fragmentation.Request
 	mask    uint64
 	isGPU   func(v1.ResourceName) bool
+	islands *Islands
 }
 
 // Fit is that of a pod. The error is that of a pod that cannot be read.
@@ -133,7 +139,7 @@ func (m *Mix) Fit(pod *v1.Pod) (*Fit, error) {
 		return nil, err
 	}
 	now := m.now()
-	return &Fit{mixture: now, demand: d, request: d.request(), mask: now.mask(&d), isGPU: m.isGPU}, nil
+	return &Fit{mixture: now, demand: d, request: d.request(), mask: now.mask(&d), isGPU: m.isGPU, islands: m.islands}, nil
 }
 
 // GPUs is how many GPUs the pod asks for.
@@ -147,11 +153,11 @@ func (f *Fit) HasGPUs(node fwk.NodeInfo) bool {
 
 // On is the score on a node that Filter lets the pod onto, and how many of its
 // GPUs are free.
-func (f *Fit) On(node fwk.NodeInfo) (fragmentation.Score, int64) {
+func (f *Fit) On(node fwk.NodeInfo) (Score, int64) {
 	gpus := f.demand.freeGPUs(node, f.isGPU)
 	free := remainderOn(node, f.mixture.of(node)&f.mask).free(gpus)
 	score, _ := f.mixture.Place(&free, &f.request)
-	return score, gpus
+	return f.islands.scored(score, node, gpus, &f.demand, 1), gpus
 }
 
 func demandOfPod(pod *v1.Pod, isGPU func(v1.ResourceName) bool) (demand, error) {

@@ -3,8 +3,6 @@ package placement
 import (
 	"cmp"
 	"container/heap"
-
-	"github.com/muster-gpu/muster/placement/fragmentation"
 )
 
 // tier ranks kinds of nodes: a node of a lower tier is always tried first.
@@ -47,12 +45,12 @@ type remainder struct {
 
 // scoring says how well so many pods of the class go onto a candidate; nil if
 // all candidates are as good.
-type scoring func(c *candidate, pods int) fragmentation.Score
+type scoring func(c *candidate, pods int) Score
 
 // of is the score of a candidate.
-func (s scoring) of(c *candidate, pods int) fragmentation.Score {
+func (s scoring) of(c *candidate, pods int) Score {
 	if s == nil {
-		return fragmentation.Score{}
+		return Score{}
 	}
 	return s(c, pods)
 }
@@ -60,7 +58,7 @@ func (s scoring) of(c *candidate, pods int) fragmentation.Score {
 // compareMostRoom orders candidates for a class that no single node can take:
 // most pods first, so that few nodes are used. Of those with equal room that goes
 // first which is best filled.
-func compareMostRoom(a, b *candidate, aScore, bScore fragmentation.Score) int {
+func compareMostRoom(a, b *candidate, aScore, bScore Score) int {
 	if d := cmp.Or(compareWidth(a, b), aScore.Compare(bScore), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.order, b.order)); d != 0 {
 		return d
 	}
@@ -73,10 +71,11 @@ func compareWidth(a, b *candidate) int {
 }
 
 // compareBestFit orders candidates that can each take all the pods that are
-// left: that first of which the rest is of most use to others, then least left
-// over, so that big holes stay big. What is left over is counted in GPUs, then
+// left: that first on which each has GPUs that are close to each other, then that of
+// which the rest is of most use to others, then least left over, so that big holes stay
+// big. What is left over is counted in GPUs, then
 // in pods.
-func compareBestFit(a, b *candidate, aScore, bScore fragmentation.Score) int {
+func compareBestFit(a, b *candidate, aScore, bScore Score) int {
 	if d := cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.tier, b.tier), aScore.Compare(bScore), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.room, b.room), cmp.Compare(a.order, b.order)); d != 0 {
 		return d
 	}
@@ -188,16 +187,16 @@ func (p *packing) put(c candidate) {
 // queue is a heap of indices of candidates.
 type queue struct {
 	all     *[]candidate
-	compare func(a, b *candidate, aScore, bScore fragmentation.Score) int
+	compare func(a, b *candidate, aScore, bScore Score) int
 	index   []int32
 	// scores are those of the candidates in the heap, by their indices.
-	scores []fragmentation.Score
+	scores []Score
 }
 
 // add appends a candidate; the heap is to be mended then.
-func (q *queue) add(i int, score fragmentation.Score) {
+func (q *queue) add(i int, score Score) {
 	if len(q.scores) < len(*q.all) {
-		q.scores = append(q.scores, make([]fragmentation.Score, len(*q.all)-len(q.scores))...)
+		q.scores = append(q.scores, make([]Score, len(*q.all)-len(q.scores))...)
 	}
 	q.index = append(q.index, int32(i))
 	q.scores[i] = score

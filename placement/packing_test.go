@@ -157,9 +157,9 @@ func TestPackingOrderEqualsSorting(t *testing.T) {
 			takes[candidates[i].name] = rapid.IntRange(0, candidates[i].room).Draw(t, "takes")
 		}
 		scores := rapid.SliceOfN(rapid.IntRange(-2, 2), 64, 64).Draw(t, "scores")
-		score := func(c *candidate, pods int) fragmentation.Score {
+		score := func(c *candidate, pods int) Score {
 			x := scores[(c.gpus*8+int64(pods))%64]
-			return fragmentation.Score{Exact: x == 2, Growth: int64(x)}
+			return Score{Score: fragmentation.Score{Exact: x == 2, Growth: int64(x)}}
 		}
 		pods := rapid.IntRange(1, 60).Draw(t, "pods")
 		takesOf := func(c candidate) int { return takes[c.name] }

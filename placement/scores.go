@@ -68,17 +68,16 @@ func (s *classSearch) scoring() scoring {
 		pods      int
 		score     fragmentation.Score
 	}
-	return func(c *candidate, pods int) fragmentation.Score {
-		switch {
-		case c.gpus <= 0:
-			return fragmentation.Score{}
-		case pods == last.pods && c.gpus == last.gpus && c.remainder == last.remainder:
-			return last.score
+	return func(c *candidate, pods int) Score {
+		if c.gpus <= 0 {
+			return Score{}
 		}
-		free, all := c.remainder.free(c.gpus), one.Times(pods)
-		free.Pools &= mask
-		last.score, _ = s.scores.memo.Place(s.scores.mixture.Mix, &free, &all)
-		last.remainder, last.gpus, last.pods = c.remainder, c.gpus, pods
-		return last.score
+		if pods != last.pods || c.gpus != last.gpus || c.remainder != last.remainder {
+			free, all := c.remainder.free(c.gpus), one.Times(pods)
+			free.Pools &= mask
+			last.score, _ = s.scores.memo.Place(s.scores.mixture.Mix, &free, &all)
+			last.remainder, last.gpus, last.pods = c.remainder, c.gpus, pods
+		}
+		return s.islands.scored(last.score, s.nodes[c.node], c.gpus, &s.demand, pods)
 	}
 }

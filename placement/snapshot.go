@@ -31,6 +31,10 @@ func NewPlanner(isGPU func(v1.ResourceName) bool) *Planner {
 	return &Planner{isGPU: isGPU, mix: newMix(isGPU)}
 }
 
+// UseIslands has pods go where their GPUs are close to each other. It must be called
+// before anything is planned.
+func (p *Planner) UseIslands(i *Islands) { p.mix.islands = i }
+
 // Mix is what was asked for lately; the caller observes it.
 func (p *Planner) Mix() *Mix { return p.mix }
 

@@ -25,6 +25,8 @@ type trial struct {
 	claims *claims
 	stop   func() bool
 	scores *scores
+	// islands may be nil.
+	islands *Islands
 
 	assumed []assumedPod
 	// variation is that of the try that is being made.
@@ -35,7 +37,7 @@ type trial struct {
 
 func (p *Planner) newTrial(ctx context.Context, fw framework.Framework, snap hypotheticalPods, nodes []fwk.NodeInfo) *trial {
 	p.scores.begin(p.mix.now(), len(nodes))
-	return &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims, scores: &p.scores}
+	return &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims, scores: &p.scores, islands: p.mix.islands}
 }
 
 // goesOn is the error of a trial that must end.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/placement/islands"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
@@ -53,6 +54,10 @@ type Config struct {
 	// PreferredLevel is that of pods that ask for none; nil for none.
 	Levels         func(flavor string) []string
 	PreferredLevel func(flavor string) string
+	// Islands is who chooses among the GPUs of a node, and Arranged how those of some
+	// products are joined, by the names of the products.
+	Islands  placement.Enforcement
+	Arranged map[string]islands.Arrangement
 	// Cache and Client reach the API: the Cache for Kueue's objects and the
 	// jobs, the Client for writes and for reads that must be current.
 	Cache  cache.Cache
@@ -112,6 +117,9 @@ func (c *Core) Mix() *placement.Mix { return c.cycle.planner.Mix() }
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
 	c.jobs.recorder, c.jobs.pods, c.jobs.nodes = recorder, f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
 	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
+		return err
+	}
+	if err := c.useIslands(f); err != nil {
 		return err
 	}
 	if err := watchCluster(c.Ledger, f); err != nil {

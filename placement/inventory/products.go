@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/muster-gpu/muster/placement/islands"
 )
@@ -25,6 +26,13 @@ type Products struct {
 
 	mu    sync.Mutex
 	nodes map[kind]*Node
+	known map[string]arranged
+}
+
+// arranged is what is known of a product.
+type arranged struct {
+	islands.Arrangement
+	ok bool
 }
 
 // kind is what the GPUs of nodes that are alike have in common.
@@ -36,7 +44,7 @@ type kind struct {
 // NewProducts has some products arranged in another way than they mostly are; the
 // keys are values of the label nvidia.com/gpu.product.
 func NewProducts(arrangements map[string]islands.Arrangement) *Products {
-	return &Products{arrangements: arrangements, nodes: map[kind]*Node{}}
+	return &Products{arrangements: arrangements, nodes: map[kind]*Node{}, known: map[string]arranged{}}
 }
 
 // Node is what the labels of the node say, false if it has no GPUs, or more than
@@ -52,31 +60,53 @@ func (p *Products) Node(node *v1.Node) (*Node, bool) {
 		}
 		k.n = n
 	}
+	if k.n <= 0 || k.n > islands.MaxDevices {
+		return nil, false
+	}
 	arrangement, ok := p.arrangement(k.product)
-	if !ok || k.n == 0 || k.n > islands.MaxDevices {
+	if !ok {
 		return nil, false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, ok := p.nodes[k]
 	if !ok {
-		n = &Node{}
-		var err error
-		if n.Shape, err = arrangement.Shape(k.n); err != nil {
-			n.Doubt = fmt.Sprintf("%s: %v", k.product, err)
-			if n.Shape, err = islands.Alike.Shape(k.n); err != nil {
-				return nil, false
-			}
-		}
+		n = newNode(k.product, arrangement, k.n)
 		p.nodes[k] = n
 	}
 	return n, true
 }
+
+// newNode has the GPUs of a product, all alike if it has no such number of them.
+func newNode(product string, a islands.Arrangement, gpus int) *Node {
+	n := &Node{}
+	var err error
+	if n.Shape, err = a.Shape(gpus); err == nil {
+		return n
+	}
+	n.Doubt = fmt.Sprintf("%s: %v", product, err)
+	n.Shape, err = islands.Alike.Shape(gpus)
+	utilruntime.Must(err)
+	return n
+}
+
+// mostProducts bounds how many products are remembered.
+const mostProducts = 256
 
 // arrangement is that of a product, false if it is not known.
 func (p *Products) arrangement(product string) (islands.Arrangement, bool) {
 	if a, ok := p.arrangements[product]; ok {
 		return a, true
 	}
-	return islands.OfProduct(product)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, found := p.known[product]
+	if !found {
+		a.Arrangement, a.ok = islands.OfProduct(product)
+		if len(p.known) == mostProducts {
+			clear(p.known)
+		}
+		p.known[product] = a
+	}
+	return a.Arrangement, a.ok
 }

@@ -25,12 +25,29 @@ func (s *Shape) Fit(free Set, n, pods int) (f Fit, ok bool) {
 	return f, true
 }
 
+// guess is what Likely is asked.
+type guess struct{ free, n, pods uint8 }
+
 // Likely is that of so many pods with n GPUs each, where only the number of free
 // GPUs is known, false if there are too few. Whoever chooses them, and whichever
 // are free, each pod can be given GPUs that are joined by Sure.
 func (s *Shape) Likely(free, n, pods int) (f Fit, ok bool) {
-	if free > s.n || n < 0 || free < n*pods {
+	if free > s.n || n < 0 || pods < 0 || pods > MaxDevices || free < n*pods {
 		return Fit{}, false
+	}
+	if s.uniform {
+		if pods > 0 {
+			f.Possible = s.Apart(First(n))
+		}
+		f.Sure = f.Possible
+		return f, true
+	}
+	q := guess{uint8(free), uint8(n), uint8(pods)}
+	s.mu.Lock()
+	f, ok = s.likely[q]
+	s.mu.Unlock()
+	if ok {
+		return f, true
 	}
 	best, ok := s.Fit(First(s.n), n, pods)
 	if !ok {
@@ -40,22 +57,16 @@ func (s *Shape) Likely(free, n, pods int) (f Fit, ok bool) {
 	for i := range pods {
 		f.Sure = max(f.Sure, s.surely(free-i*n, n))
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.likely[q] = f
 	return f, true
 }
 
 // surely is the worst link of the best n of so many free GPUs, over all sets of
 // that many.
 func (s *Shape) surely(free, n int) Link {
-	if s.uniform {
-		return s.Apart(First(n))
-	}
 	s.once.Do(s.tabulate)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := question{Set(free), n}
-	if worst, ok := s.sure[q]; ok {
-		return worst
-	}
 	// The best n of a set are the set itself, or the best n of one that lacks one.
 	best := make([]Link, len(s.apart))
 	var worst Link
@@ -76,6 +87,5 @@ func (s *Shape) surely(free, n int) Link {
 			worst = max(worst, best[set])
 		}
 	}
-	s.sure[q] = worst
 	return worst
 }

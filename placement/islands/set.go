@@ -53,6 +53,21 @@ func (s Set) String() string {
 	return b.String()
 }
 
+// ParseSet reads what String writes, false if it is something else.
+func ParseSet(written string) (s Set, ok bool) {
+	if written == "" {
+		return 0, true
+	}
+	for index := range strings.SplitSeq(written, ",") {
+		i, err := strconv.Atoi(index)
+		if err != nil || i < 0 || i >= MaxDevices || s.Has(i) {
+			return 0, false
+		}
+		s |= SetOf(i)
+	}
+	return s, true
+}
+
 // subsets are those of n GPUs, in the order of their bits.
 func (s Set) subsets(n int) iter.Seq[Set] {
 	return func(yield func(Set) bool) {

@@ -59,7 +59,7 @@ type Shape struct {
 
 	mu     sync.Mutex
 	chosen map[question]Choice
-	sure   map[question]Link
+	likely map[guess]Fit
 }
 
 type question struct {
@@ -74,7 +74,7 @@ func New(n int, joins ...Join) (*Shape, error) {
 	if n < 0 || n > MaxDevices {
 		return nil, fmt.Errorf("%d GPUs, of which at most %d can be told apart", n, MaxDevices)
 	}
-	s := &Shape{n: n, chosen: map[question]Choice{}, sure: map[question]Link{}}
+	s := &Shape{n: n, chosen: map[question]Choice{}, likely: map[guess]Fit{}}
 	for i := range s.links {
 		for k := range s.links[i] {
 			s.links[i][k] = Machine

@@ -3,7 +3,9 @@
 // that what is left over is of use to others, and pods without GPUs away from
 // nodes with GPUs.
 //
-// It refuses no node, and has nothing to say of pods of jobs, whose nodes are
-// planned. Of more than a hundred nodes the scheduler looks only at a part for
+// With the islands of nodes enforced by annotation it chooses the GPUs of every pod
+// when it is reserved, those of jobs too, and writes them on it when it is bound.
+//
+// It refuses no node, and ranks none for pods of jobs, whose nodes are planned. Of more than a hundred nodes the scheduler looks only at a part for
 // each pod, and the plugin ranks those. Start from Plugin.
 package gputopology

@@ -27,23 +27,27 @@ type Slots interface {
 	NodeFor(pod *v1.Pod) (node string, managed bool)
 }
 
-// Plugin ranks nodes for pods that have no slot.
+// Plugin ranks nodes for pods that have no slot, and writes on all pods which GPUs they
+// are to get, where the configuration says so.
 type Plugin struct {
-	slots Slots
-	mix   *placement.Mix
+	handle fwk.Handle
+	slots  Slots
+	mix    *placement.Mix
 }
 
 var _ fwk.PreScorePlugin = &Plugin{}
 var _ fwk.ScorePlugin = &Plugin{}
 var _ fwk.ScoreExtensions = &Plugin{}
+var _ fwk.ReservePlugin = &Plugin{}
+var _ fwk.BindPlugin = &Plugin{}
 var _ fwk.PostBindPlugin = &Plugin{}
 var _ fwk.SignPlugin = &Plugin{}
 
 // Factory returns the plugin's constructor. All profiles share slots, and the mix
 // that gangs are planned with.
 func Factory(slots Slots, mix *placement.Mix) frameworkruntime.PluginFactory {
-	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-		return &Plugin{slots: slots, mix: mix}, nil
+	return func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		return &Plugin{handle: handle, slots: slots, mix: mix}, nil
 	}
 }
 
@@ -78,6 +82,8 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 const (
 	// grain is below what difference nodes are as good, in millionths of a GPU.
 	grain = 10_000
+	// mostGrowth bounds the difference by which nodes are told apart, in grains.
+	mostGrowth = 1 << 18
 	// mostGPUs bounds the GPUs by which nodes are told apart that are as good.
 	mostGPUs = 1 << 10
 	// best is the score of the best node.
@@ -97,11 +103,27 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node 
 	if !ok {
 		return 0, fwk.AsStatus(fmt.Errorf("the state of PreScore is a %T", data))
 	}
-	score, gpus := fit.On(node)
-	if score.Exact || (fit.GPUs() == 0 && !fit.HasGPUs(node)) {
+	if fit.GPUs() == 0 && !fit.HasGPUs(node) {
 		return best, nil
 	}
-	return -(score.Growth/grain*mostGPUs + min(gpus, mostGPUs-1)), nil
+	score, gpus := fit.On(node)
+	return -cost(score, gpus), nil
+}
+
+// cost has the order of scores, and of equal ones that of their free GPUs.
+func cost(score placement.Score, gpus int64) int64 {
+	growth := int64(0)
+	if !score.Exact {
+		growth = 1 + min(max(score.Growth/grain+mostGrowth/2, 0), mostGrowth-2)
+	}
+	c := int64(score.Link)
+	c = c*mostGrowth + growth
+	c = c<<3 + int64(score.Sure)
+	// Of each kind of links at most fifteen count.
+	for kind := 3; kind >= 0; kind-- {
+		c = c<<4 + int64(min(score.Breaks>>(8*kind)&0xff, 15))
+	}
+	return c*mostGPUs + min(gpus, mostGPUs-1)
 }
 
 // ScoreExtensions returns the plugin itself.

@@ -65,6 +65,7 @@ type SchedulerConfiguration struct {
 	Profiles []string `json:"profiles"`
 	Quota    Quota    `json:"quota"`
 	Topology Topology `json:"topology"`
+	Islands  Islands  `json:"islands"`
 	// Unqueued says what happens to GPU pods without a queue: UnqueuedDefault,
 	// UnqueuedRun or UnqueuedHold.
 	Unqueued    string      `json:"unqueued"`
@@ -206,6 +207,7 @@ func DefaultScheduler() *SchedulerConfiguration {
 			FairSharing: FairSharing{PreemptionStrategies: []string{FinalShare, InitialShare}},
 		},
 		Topology: Topology{Levels: []string{}, Flavors: []FlavorTopology{}},
+		Islands:  Islands{Enforcement: IslandsPredict, Products: []ProductIslands{}},
 		Unqueued: UnqueuedDefault,
 		Admission: Admission{
 			PassBudget:       duration(20 * time.Millisecond),

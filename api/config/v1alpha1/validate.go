@@ -42,6 +42,7 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	}
 	errs = append(errs, c.Quota.FairSharing.validate(field.NewPath("quota", "fairSharing"), c.Quota.Provider)...)
 	errs = append(errs, c.Topology.validate(field.NewPath("topology"))...)
+	errs = append(errs, c.Islands.validate(field.NewPath("islands"))...)
 	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
 	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
 	return append(errs, c.Autoscaling.ProvisioningRequests.validate(field.NewPath("autoscaling", "provisioningRequests"), c.Quota.Provider)...)

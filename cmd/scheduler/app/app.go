@@ -33,6 +33,8 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/metrics"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/placement/islands"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
 	"github.com/muster-gpu/muster/plugins/gputopology"
 	"github.com/muster-gpu/muster/quota"
@@ -145,6 +147,8 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		},
 		PassBudget: c.Admission.PassBudget.Duration,
 		Levels:     c.Topology.LevelsOf, PreferredLevel: c.Topology.PreferredLevelOf,
+		Islands:   placement.Enforcement(c.Islands.Enforcement),
+		Arranged:  arranged(c.Islands.Products),
 		DryRun:    c.Admission.Rendering == configv1alpha1.RenderingDryRun,
 		Clock:     clock.RealClock{},
 		Cache:     objects,
@@ -161,6 +165,15 @@ func fairSharing(f configv1alpha1.FairSharing) []quota.FairStrategy {
 	out := make([]quota.FairStrategy, len(f.PreemptionStrategies))
 	for i, s := range f.PreemptionStrategies {
 		out[i] = quota.FairStrategy(s)
+	}
+	return out
+}
+
+// arranged is how the GPUs of products are joined for which it is configured.
+func arranged(products []configv1alpha1.ProductIslands) map[string]islands.Arrangement {
+	out := make(map[string]islands.Arrangement, len(products))
+	for _, p := range products {
+		out[p.Product] = islands.Arrangement(p.Arrangement)
 	}
 	return out
 }

@@ -43,6 +43,8 @@ func upstream(c *configv1alpha1.SchedulerConfiguration) *kubeschedulerv1.KubeSch
 					Enabled:  []kubeschedulerv1.Plugin{{Name: coscheduling.Name}, {Name: gputopology.Name, Weight: new(int32(gputopology.Weight))}},
 					Disabled: []kubeschedulerv1.Plugin{{Name: "DefaultPreemption"}},
 				},
+				// Before the plugin that binds without a word of GPUs.
+				Bind: kubeschedulerv1.PluginSet{Enabled: []kubeschedulerv1.Plugin{{Name: gputopology.Name}}},
 			},
 		})
 	}

@@ -13,6 +13,8 @@ import (
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/placement/islands"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
 	"github.com/muster-gpu/muster/plugins/gputopology"
 )
@@ -115,5 +117,26 @@ func TestConfigurationUpToTheBoundIsWrittenWhole(t *testing.T) {
 	data, err := io.ReadAll(pipe)
 	if err != nil || !strings.Contains(string(data), "scheduler-79") {
 		t.Errorf("%d bytes were read (%v)", len(data), err)
+	}
+}
+
+func TestTheConfigurationHasTheWordsOfIslands(t *testing.T) {
+	words := []islands.Arrangement{configv1alpha1.ArrangedSwitch, configv1alpha1.ArrangedCubeMesh, configv1alpha1.ArrangedBridges, configv1alpha1.ArrangedPairs, configv1alpha1.ArrangedAlike}
+	if diff := cmp.Diff(islands.Arrangements(), words); diff != "" {
+		t.Errorf("arrangements (-want +got):\n%s", diff)
+	}
+	if configv1alpha1.IslandsAnnotation != placement.EnforceAnnotation || configv1alpha1.IslandsPredict != placement.Predict {
+		t.Error("who chooses has another name in the configuration")
+	}
+	if got := arranged([]configv1alpha1.ProductIslands{{Product: "A", Arrangement: configv1alpha1.ArrangedBridges}}); got["A"] != islands.Bridges {
+		t.Errorf("A is arranged %q", got["A"])
+	}
+}
+
+func TestPodsAreBoundWithTheirGPUsFirst(t *testing.T) {
+	for _, p := range loaded(t, config("muster")).Profiles {
+		if got := names(p.Plugins.Bind); len(got) == 0 || got[0] != gputopology.Name {
+			t.Errorf("profile %s binds with %q", p.SchedulerName, got)
+		}
 	}
 }

@@ -1,0 +1,166 @@
+package gputopology
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"github.com/muster-gpu/muster/api/gpu"
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/placement/inventory"
+)
+
+// binder is a real scheduler with the plugin, whose bindings are kept.
+type binder struct {
+	*cluster
+	// bound are the bindings: pod, node and annotations.
+	bound []string
+}
+
+// source knows nodes of eight GPUs with UUIDs, two of which share a root.
+type source struct{ inventory.Source }
+
+func (s source) Node(node *v1.Node) (*inventory.Node, bool) {
+	n, ok := s.Source.Node(node)
+	if !ok {
+		return nil, false
+	}
+	named := *n
+	for i := range n.Shape.Devices() {
+		named.UUIDs = append(named.UUIDs, fmt.Sprintf("GPU-%d", i))
+	}
+	return &named, true
+}
+
+func newBinder(t *testing.T, enforcement placement.Enforcement) *binder {
+	t.Helper()
+	planner := placement.NewPlanner(gpu.Is)
+	planner.UseIslands(placement.NewIslands(source{inventory.NewProducts(nil)}, enforcement))
+	b := &binder{cluster: &cluster{t: t, mix: planner.Mix()}}
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugins := defaults.Profiles[0].Plugins
+	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, config.Plugin{Name: Name, Weight: Weight})
+	plugins.Bind.Enabled = append(plugins.Bind.Enabled, config.Plugin{Name: Name})
+	client := fake.NewClientset()
+	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "binding" {
+			return false, nil, nil
+		}
+		binding := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+		words := []string{binding.Name, binding.Target.Name}
+		for _, key := range slices.Sorted(maps.Keys(binding.Annotations)) {
+			words = append(words, key+"="+binding.Annotations[key])
+		}
+		b.bound = append(b.bound, strings.Join(words, " "))
+		return true, nil, nil
+	})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	b.sched, err = scheduler.New(klog.NewContext(t.Context(), klog.Logger{}), client, factory, nil, profile.NewRecorderFactory(broadcaster),
+		scheduler.WithProfiles(defaults.Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: Factory(slots{}, b.mix)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := makeNode("n", 8, "64")
+	node.Labels["nvidia.com/gpu.product"], node.Status.Capacity = "NVIDIA-L40S", node.Status.Allocatable
+	b.sched.Cache.AddNode(klog.Logger{}, node)
+	if err := factory.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// reserve takes the pod as far as Reserve, and returns the way back.
+func (b *binder) reserve(pod *v1.Pod) (bind, back func()) {
+	b.t.Helper()
+	fw := b.sched.Profiles[v1.DefaultSchedulerName]
+	ctx, state := b.t.Context(), framework.NewCycleState()
+	if err := b.sched.Cache.UpdateSnapshot(klog.Logger{}, fw.SnapshotSharedLister().(*cache.Snapshot)); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, status, _ := fw.RunPreFilterPlugins(ctx, state, pod); !status.IsSuccess() {
+		b.t.Fatal(status.AsError())
+	}
+	assumed := pod.DeepCopy()
+	assumed.Spec.NodeName = "n"
+	info, err := framework.NewPodInfo(assumed)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.sched.Cache.AssumePod(klog.Logger{}, info.Pod); err != nil {
+		b.t.Fatal(err)
+	}
+	if status := fw.RunReservePluginsReserve(ctx, state, assumed, "n"); !status.IsSuccess() {
+		b.t.Fatal(status.AsError())
+	}
+	return func() {
+			if status := fw.RunBindPlugins(ctx, state, assumed, "n"); !status.IsSuccess() {
+				b.t.Fatal(status.AsError())
+			}
+		}, func() {
+			fw.RunReservePluginsUnreserve(ctx, state, assumed, "n")
+			if err := b.sched.Cache.ForgetPod(klog.Logger{}, assumed); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+}
+
+func TestPodsAreBoundWithTheirGPUs(t *testing.T) {
+	b := newBinder(t, placement.EnforceAnnotation)
+	one, _ := b.reserve(makePod("one", 1, "1"))
+	two, _ := b.reserve(makePod("two", 2, "1"))
+	_, gone := b.reserve(makePod("gone", 4, "1"))
+	gone()
+	if got := b.mix.Islands().Annotations(makePod("gone", 4, "1"), &v1.Node{}); got != nil {
+		t.Errorf("a pod that was given up would be bound with %v", got)
+	}
+	wishing, _ := b.reserve(makePod("wishing", 1, "1", func(p *v1.Pod) { p.Annotations = map[string]string{placement.GPUsAnnotation: "2,3,4,5,6,7"} }))
+	four, _ := b.reserve(makePod("four", 4, "1"))
+	none, _ := b.reserve(makePod("none", 0, "1"))
+	liar, _ := b.reserve(makePod("liar", 0, "1", func(p *v1.Pod) { p.Annotations = map[string]string{placement.UUIDsAnnotation: "GPU-0"} }))
+	for _, bind := range []func(){one, two, wishing, four, none, liar} {
+		bind()
+	}
+	want := []string{
+		"one n muster.dev/gpu-uuids=GPU-0 muster.dev/gpus=0",
+		"two n muster.dev/gpu-uuids=GPU-2,GPU-3 muster.dev/gpus=2,3",
+		"wishing n muster.dev/gpu-uuids=GPU-1 muster.dev/gpus=1",
+		"four n muster.dev/gpu-uuids=GPU-4,GPU-5,GPU-6,GPU-7 muster.dev/gpus=4,5,6,7",
+		"none n",
+		"liar n muster.dev/gpu-uuids= muster.dev/gpus=",
+	}
+	if diff := cmp.Diff(want, b.bound); diff != "" {
+		t.Errorf("bindings (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodesThatChooseAreToldNothing(t *testing.T) {
+	b := newBinder(t, placement.Predict)
+	bind, _ := b.reserve(makePod("one", 1, "1"))
+	bind()
+	if diff := cmp.Diff([]string{"one n"}, b.bound); diff != "" {
+		t.Errorf("bindings (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,44 @@
+package scheduling
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/placement/inventory"
+)
+
+// useIslands has pods go where their GPUs are close to each other, as far as the API
+// knows of them.
+func (c *Core) useIslands(f informers.SharedInformerFactory) error {
+	products := inventory.NewProducts(c.config.Arranged)
+	source := inventory.Sources{products}
+	if utilfeature.DefaultFeatureGate.Enabled(features.DynamicResourceAllocation) {
+		slices, err := inventory.NewSlices(f.Resource().V1().ResourceSlices().Informer(), products)
+		if err != nil {
+			return err
+		}
+		source = inventory.Sources{slices, products}
+	}
+	islands := placement.NewIslands(source, c.config.Islands)
+	_, err := f.Core().V1().Pods().Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if pod, ok := o.(*corev1.Pod); ok {
+				islands.Forget(pod.UID)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods for their GPUs: %w", err)
+	}
+	c.cycle.planner.UseIslands(islands)
+	return nil
+}
