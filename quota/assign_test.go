@@ -12,6 +12,12 @@ import (
 	"github.com/muster-gpu/muster/api/reason"
 )
 
+// sharing is a pod set whose pods share n of a resource.
+func sharing(ps PodSet, name corev1.ResourceName, n int64) PodSet {
+	ps.Shared = Requests{name: n}
+	return ps
+}
+
 func TestAssignGivesFlavors(t *testing.T) {
 	spot := corev1.Taint{Key: "spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 	tests := map[string]struct {
@@ -28,6 +34,17 @@ func TestAssignGivesFlavors(t *testing.T) {
 				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "h100", "cpu": "h100"}},
 				PodSetUsage:  []Requests{{nvidiaGPU: 16, "cpu": 2000}},
 				Usage:        Usage{{"h100", nvidiaGPU}: 16, {"h100", "cpu"}: 2000},
+			},
+		},
+		"what the pods of a set share is charged once, beside what each takes": {
+			tree: cluster(clusterQ("cq", group(of("h100", "nvidia.com/gpu", "16"), of("a100", "nvidia.com/gpu", "32"))), flavorOf("h100", nil), flavorOf("a100", nil)),
+			request: job(sharing(pods("node", 4, "nvidia.com/gpu", "3"), "nvidia.com/gpu", 5),
+				sharing(pods("other", 2), "nvidia.com/gpu", 8), sharing(pods("none", 0), "nvidia.com/gpu", 99)),
+			want: &Assignment{
+				ClusterQueue: "cq",
+				Flavors:      []map[corev1.ResourceName]string{{nvidiaGPU: "a100"}, {nvidiaGPU: "h100"}, {}},
+				PodSetUsage:  []Requests{{nvidiaGPU: 17}, {nvidiaGPU: 8}, {}},
+				Usage:        Usage{{"a100", nvidiaGPU}: 17, {"h100", nvidiaGPU}: 8},
 			},
 		},
 		"a job takes exactly what is left": {

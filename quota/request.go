@@ -34,6 +34,8 @@ type PodSet struct {
 	Count int32
 	// PerPod is what one pod requests, defaults and overhead included.
 	PerPod Requests
+	// Shared is what the pods request together, once, if there are any.
+	Shared Requests
 	// Template decides which flavors the pods may use, by its tolerations,
 	// node selector and required node affinity; nil is a pod without any.
 	Template *corev1.PodSpec
@@ -83,8 +85,7 @@ func demands(q *clusterQueue, r Request) ([]demand, *reason.Reason) {
 			d.groups[pods] = []portion{{corev1.ResourcePods, int64(ps.Count)}}
 		}
 		var nowhere []corev1.ResourceName
-		for name, v := range ps.PerPod {
-			v = saturatingMul(v, int64(ps.Count))
+		ask := func(name corev1.ResourceName, v int64) {
 			g, covered := q.spec.groupOf[name]
 			switch {
 			case covered && name == corev1.ResourcePods:
@@ -92,6 +93,18 @@ func demands(q *clusterQueue, r Request) ([]demand, *reason.Reason) {
 				d.groups[g] = append(d.groups[g], portion{name, v})
 			case v != 0:
 				nowhere = append(nowhere, name)
+			}
+		}
+		shared := ps.Shared
+		if ps.Count == 0 {
+			shared = nil
+		}
+		for name, v := range ps.PerPod {
+			ask(name, saturatingAdd(saturatingMul(v, int64(ps.Count)), shared[name]))
+		}
+		for name, v := range shared {
+			if _, also := ps.PerPod[name]; !also {
+				ask(name, v)
 			}
 		}
 		if len(nowhere) > 0 {

@@ -54,6 +54,8 @@ type Renderer struct {
 	reader client.Reader
 	client client.Client
 	clock  clock.PassiveClock
+	// claims counts devices; nil if they are not counted.
+	claims *Claims
 	// fence says whether dry runs may be made; nil means never.
 	fence *fence
 	// rendered are the last dry runs, by key; a nil pod is one that was refused.
@@ -82,6 +84,21 @@ type key struct {
 // could not be created at all; err means that reading failed and is worth
 // another try.
 func (r *Renderer) Render(ctx context.Context, job *workload.Job) (no *reason.Reason, err error) {
+	if no, err := r.renderSets(ctx, job); no != nil || err != nil {
+		return no, err
+	}
+	if r.claims == nil {
+		return nil, nil
+	}
+	if err := r.claims.count(job); errors.As(err, &no) {
+		return no, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("counting what %s %s claims: %w", job.Owner.Kind, job.Owner.NamespacedName, err)
+	}
+	return nil, nil
+}
+
+func (r *Renderer) renderSets(ctx context.Context, job *workload.Job) (no *reason.Reason, err error) {
 	if job.Gated {
 		// Its pods exist, and are what its pod sets were read from.
 		return nil, nil

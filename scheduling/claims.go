@@ -3,16 +3,22 @@ package scheduling
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/features"
+
+	"github.com/muster-gpu/muster/rendering"
 )
 
 // watchClaims has jobs with claims tried again when volumes, claims, devices or
 // their classes change. Plugins learn of a change from listeners of their own,
 // which may be later than this one: so it only leaves word for the next ticks.
-func (j *Jobs) watchClaims(f informers.SharedInformerFactory) error {
+// Jobs that name a claim, or a template of one, are read again when it comes: what
+// they are charged for is in it.
+func (j *Jobs) watchClaims(f informers.SharedInformerFactory, classes map[string]corev1.ResourceName) error {
 	watched := []toolscache.SharedIndexInformer{
 		f.Core().V1().PersistentVolumeClaims().Informer(),
 		f.Core().V1().PersistentVolumes().Informer(),
@@ -26,6 +32,14 @@ func (j *Jobs) watchClaims(f informers.SharedInformerFactory) error {
 			f.Resource().V1().ResourceClaimTemplates().Informer(),
 			f.Resource().V1().ResourceSlices().Informer(),
 			f.Resource().V1().DeviceClasses().Informer())
+		j.renderer.CountClaims(rendering.Claims{
+			Templates: f.Resource().V1().ResourceClaimTemplates().Lister(),
+			Claims:    f.Resource().V1().ResourceClaims().Lister(),
+			Classes:   classes,
+		})
+		if err := j.readOnceTheyCome(f.Resource().V1().ResourceClaimTemplates().Informer(), f.Resource().V1().ResourceClaims().Informer()); err != nil {
+			return err
+		}
 	}
 	changed := func() { j.claimNews.Store(claimTicks) }
 	for _, informer := range watched {
@@ -36,6 +50,22 @@ func (j *Jobs) watchClaims(f informers.SharedInformerFactory) error {
 		})
 		if err != nil {
 			return fmt.Errorf("watching volumes and devices: %w", err)
+		}
+	}
+	return nil
+}
+
+// readOnceTheyCome has the waiting jobs of a namespace read again when an object comes
+// there that no controller has made.
+func (j *Jobs) readOnceTheyCome(informers ...toolscache.SharedIndexInformer) error {
+	for _, informer := range informers {
+		_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(o any) {
+			if object, ok := o.(metav1.Object); ok && metav1.GetControllerOfNoCopy(object) == nil {
+				j.ledger.syncWaiting(object.GetNamespace())
+			}
+		}})
+		if err != nil {
+			return fmt.Errorf("watching claims: %w", err)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -54,6 +55,9 @@ type Config struct {
 	// PreferredLevel is that of pods that ask for none; nil for none.
 	Levels         func(flavor string) []string
 	PreferredLevel func(flavor string) string
+	// DeviceClasses are the resources of quota as which claimed devices count, by
+	// their DeviceClasses.
+	DeviceClasses map[string]corev1.ResourceName
 	// Islands is who chooses among the GPUs of a node, and Arranged how those of some
 	// products are joined, by the names of the products.
 	Islands  placement.Enforcement
@@ -128,7 +132,7 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 	if err := c.jobs.watchGroups(f); err != nil {
 		return err
 	}
-	if err := c.jobs.watchClaims(f); err != nil {
+	if err := c.jobs.watchClaims(f, c.config.DeviceClasses); err != nil {
 		return err
 	}
 	// What a job owns is watched from the start, so that a standby is warm.

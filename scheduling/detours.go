@@ -40,7 +40,7 @@ type detours struct {
 // the Ledger's lock.
 func (l *Ledger) detours(e *entry, job *workload.Job, queue string) *detours {
 	d := &detours{without: make([][]string, len(job.PodSets))}
-	size := func(i int) int64 { return workload.GPUs(job.PodSets[i].PerPod()) * int64(job.PodSets[i].Count) }
+	size := func(i int) int64 { return job.PodSets[i].GPUs() }
 	for i := range job.PodSets {
 		d.order = append(d.order, i)
 	}

@@ -163,8 +163,8 @@ func (e *entry) remaining() (*workload.Job, *quota.Assignment) {
 	for i, set := range e.sets {
 		usage := quota.Requests{}
 		for r, n := range e.assignment.PodSetUsage[i] {
-			if have := int64(len(set.slots)); have > 0 {
-				usage[r] = n / have * int64(counts[i])
+			if len(set.slots) > 0 {
+				usage[r] = set.part(r, n, counts[i])
 			}
 			if f, ok := a.Flavors[i][r]; ok {
 				a.Usage[quota.FlavorResource{Flavor: f, Resource: r}] += usage[r]

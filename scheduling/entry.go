@@ -290,8 +290,7 @@ func (e *entry) before(o *entry) int { return e.rank().compare(o.rank()) }
 func gpusOf(job *workload.Job) int64 {
 	var n int64
 	for i := range job.PodSets {
-		ps := &job.PodSets[i]
-		n += int64(ps.Count) * workload.GPUs(ps.PerPod())
+		n += job.PodSets[i].GPUs()
 	}
 	return n
 }

@@ -91,7 +91,7 @@ func (l *Ledger) beyondReach(e *workload.Experiment) string {
 	var gpus, pods int64
 	for i := range e.Trial.PodSets {
 		ps := &e.Trial.PodSets[i]
-		gpus += int64(ps.Count) * workload.GPUs(ps.PerPod())
+		gpus += ps.GPUs()
 		pods += int64(ps.Count)
 	}
 	remedy := fmt.Sprintf("at most %d run at a time, the others wait: set parallelTrialCount to %d", most, most)
@@ -110,7 +110,7 @@ func (l *Ledger) neverFits(e *workload.Experiment, trials int32) *reason.Reason 
 		for i := range e.Trial.PodSets {
 			ps := &e.Trial.PodSets[i]
 			r.PodSets = append(r.PodSets, quota.PodSet{
-				Name: ps.Name, Count: ps.Count, PerPod: quota.RequestsOf(ps.PerPod()), Template: ps.ChargedSpec(),
+				Name: ps.Name, Count: ps.Count, PerPod: quota.RequestsOf(ps.PerPod()), Shared: quota.RequestsOf(ps.Claimed.Shared), Template: ps.ChargedSpec(),
 			})
 		}
 	}

@@ -167,7 +167,7 @@ func keepRendered(had, job *workload.Job) *workload.Job {
 	kept := *job
 	kept.PodSets = slices.Clone(job.PodSets)
 	for i := range kept.PodSets {
-		kept.PodSets[i].Rendered = had.PodSets[i].Rendered
+		kept.PodSets[i].Rendered, kept.PodSets[i].Claimed = had.PodSets[i].Rendered, had.PodSets[i].Claimed
 	}
 	return &kept
 }

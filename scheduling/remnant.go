@@ -112,12 +112,20 @@ func (e *entry) usageOf(live []int32) quota.Usage {
 			continue
 		}
 		for r, flavor := range e.assignment.Flavors[i] {
-			// What all pods of a set take is divisible by their number.
-			each := e.assignment.PodSetUsage[i][r] / int64(len(set.slots))
-			usage[quota.FlavorResource{Flavor: flavor, Resource: r}] += each * int64(live[i])
+			usage[quota.FlavorResource{Flavor: flavor, Resource: r}] += set.part(r, e.assignment.PodSetUsage[i][r], live[i])
 		}
 	}
 	return usage
+}
+
+// part is what so many pods of the set take of what all of them do. What they share
+// stays until the last has gone; the rest is divisible by their number.
+func (s *setSlots) part(name corev1.ResourceName, all int64, live int32) int64 {
+	if live == 0 {
+		return 0
+	}
+	shared := min(all, quota.RequestsOf(s.set.Claimed.Shared)[name])
+	return (all-shared)/int64(len(s.slots))*int64(live) + shared
 }
 
 // restoreLive takes over from its Workload for how many pods a job that leaves is

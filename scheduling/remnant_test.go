@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/workload"
@@ -191,5 +193,17 @@ func TestAFinishedJobMayHaveASetOfNoPods(t *testing.T) {
 	s.reclaimed(a.Owner.UID, got.live)
 	if s.used() != 4 {
 		t.Errorf("%d GPUs are charged, want 4", s.used())
+	}
+}
+
+func TestWhatPodsShareStaysUntilTheLastHasGone(t *testing.T) {
+	s := &setSlots{set: workload.PodSet{Claimed: workload.Claimed{Shared: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("5")}}}, slots: make([]*slot, 4)}
+	for live, want := range map[int32]int64{4: 17, 3: 14, 1: 8, 0: 0} {
+		if got := s.part("nvidia.com/gpu", 17, live); got != want {
+			t.Errorf("%d of 4 pods that have 3 GPUs each and share 5: %d, want %d", live, got, want)
+		}
+	}
+	if got := s.part("cpu", 8, 2); got != 4 {
+		t.Errorf("half of what they do not share is %d of 8", got)
 	}
 }

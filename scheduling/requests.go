@@ -21,7 +21,7 @@ func (e *entry) request(namespaceLabels map[string]string) quota.Request {
 	r.PodSets = make([]quota.PodSet, len(e.job.PodSets))
 	for i, perPod := range e.perPod() {
 		ps := &e.job.PodSets[i]
-		r.PodSets[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: perPod, Template: ps.ChargedSpec(), Levels: levelsAsked(ps.Topology)}
+		r.PodSets[i] = quota.PodSet{Name: ps.Name, Count: ps.Count, PerPod: perPod, Shared: quota.RequestsOf(ps.Claimed.Shared), Template: ps.ChargedSpec(), Levels: levelsAsked(ps.Topology)}
 	}
 	return r
 }

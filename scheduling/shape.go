@@ -28,6 +28,7 @@ func shapeOf(job *workload.Job) shape {
 		Least    int32
 		Topology any
 		Charge   corev1.ResourceList
+		Shared   corev1.ResourceList
 		Labels   map[string]string
 		Spec     corev1.PodSpec
 		Written  written
@@ -37,7 +38,7 @@ func shapeOf(job *workload.Job) shape {
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
 		t := ps.PlacedTemplate()
-		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Least: ps.MinCount, Topology: ps.Topology, Charge: ps.PerPod(), Labels: sharedLabels(t.Labels), Spec: t.Spec, Written: writtenOn(job, ps), Deadline: ps.Deadline}
+		sets[i] = podSet{Name: ps.Name, Count: ps.Count, Least: ps.MinCount, Topology: ps.Topology, Charge: ps.PerPod(), Shared: ps.Claimed.Shared, Labels: sharedLabels(t.Labels), Spec: t.Spec, Written: writtenOn(job, ps), Deadline: ps.Deadline}
 		s := &sets[i].Spec
 		s.Containers, s.InitContainers = scheduled(s.Containers), scheduled(s.InitContainers)
 		s.EphemeralContainers = nil

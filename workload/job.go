@@ -122,6 +122,8 @@ type PodSet struct {
 	// Rendered is the template as pods of it will be; nil until someone has
 	// rendered it, which Read does not.
 	Rendered *Rendered
+	// Claimed is what the pods get through claims; none until it was rendered.
+	Claimed Claimed
 	// Deadline is how many seconds the pods run at most: the activeDeadlineSeconds
 	// of the Jobs that make them, as often as these are made anew, or of pods that
 	// nobody makes again; nil without one.

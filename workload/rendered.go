@@ -17,9 +17,23 @@ type Rendered struct {
 }
 
 // PerPod is what one pod of the set is charged: the requests of the rendered
-// pod, or those of the template before it is rendered.
-func (p *PodSet) PerPod() corev1.ResourceList {
+// pod, or those of the template before it is rendered, and what it claims for itself.
+func (p *PodSet) PerPod() corev1.ResourceList { return p.Claimed.with(p.requests()) }
+
+func (p *PodSet) requests() corev1.ResourceList {
 	return Requests(&corev1.PodTemplateSpec{Spec: *p.ChargedSpec()})
+}
+
+// AdvertisedGPUs is how many GPUs one pod of the set needs that its node advertises:
+// without those that it claims.
+func (p *PodSet) AdvertisedGPUs() int64 { return GPUs(p.requests()) }
+
+// GPUs is how many GPUs all pods of the set are charged for together.
+func (p *PodSet) GPUs() int64 {
+	if p.Count == 0 {
+		return 0
+	}
+	return int64(p.Count)*GPUs(p.PerPod()) + GPUs(p.Claimed.Shared)
 }
 
 // ChargedSpec is what quota looks at: Rendered.Charged's spec, or the

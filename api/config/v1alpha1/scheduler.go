@@ -114,6 +114,17 @@ type Quota struct {
 	// Provider is ProviderNative or ProviderKueue.
 	Provider    string      `json:"provider"`
 	FairSharing FairSharing `json:"fairSharing"`
+	// DeviceClassMappings say which devices that pods claim count as which resources,
+	// as in Kueue's configuration. Devices of other classes are not counted.
+	DeviceClassMappings []DeviceClassMapping `json:"deviceClassMappings"`
+}
+
+// DeviceClassMapping has the devices of some DeviceClasses counted as a resource.
+type DeviceClassMapping struct {
+	// Name is the resource that ClusterQueues have quota for.
+	Name string `json:"name"`
+	// DeviceClassNames are the DeviceClasses, each of one mapping.
+	DeviceClassNames []string `json:"deviceClassNames"`
 }
 
 // FairSharing is Kueue's: ClusterQueues and Cohorts share what they borrow by
@@ -203,8 +214,9 @@ func DefaultScheduler() *SchedulerConfiguration {
 		SecureServing: SecureServing{BindAddress: "0.0.0.0", Port: 10259},
 		Profiles:      []string{"muster"},
 		Quota: Quota{
-			Provider:    ProviderNative,
-			FairSharing: FairSharing{PreemptionStrategies: []string{FinalShare, InitialShare}},
+			Provider:            ProviderNative,
+			FairSharing:         FairSharing{PreemptionStrategies: []string{FinalShare, InitialShare}},
+			DeviceClassMappings: []DeviceClassMapping{{Name: "nvidia.com/gpu", DeviceClassNames: []string{"gpu.nvidia.com"}}},
 		},
 		Topology: Topology{Levels: []string{}, Flavors: []FlavorTopology{}},
 		Islands:  Islands{Enforcement: IslandsPredict, Products: []ProductIslands{}},

@@ -41,6 +41,7 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, providers))
 	}
 	errs = append(errs, c.Quota.FairSharing.validate(field.NewPath("quota", "fairSharing"), c.Quota.Provider)...)
+	errs = append(errs, deviceClassMappings(field.NewPath("quota", "deviceClassMappings"), c.Quota.DeviceClassMappings)...)
 	errs = append(errs, c.Topology.validate(field.NewPath("topology"))...)
 	errs = append(errs, c.Islands.validate(field.NewPath("islands"))...)
 	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -147,13 +148,14 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		},
 		PassBudget: c.Admission.PassBudget.Duration,
 		Levels:     c.Topology.LevelsOf, PreferredLevel: c.Topology.PreferredLevelOf,
-		Islands:   placement.Enforcement(c.Islands.Enforcement),
-		Arranged:  arranged(c.Islands.Products),
-		DryRun:    c.Admission.Rendering == configv1alpha1.RenderingDryRun,
-		Clock:     clock.RealClock{},
-		Cache:     objects,
-		Client:    direct,
-		Discovery: kinds,
+		DeviceClasses: deviceClasses(c.Quota.DeviceClassMappings),
+		Islands:       placement.Enforcement(c.Islands.Enforcement),
+		Arranged:      arranged(c.Islands.Products),
+		DryRun:        c.Admission.Rendering == configv1alpha1.RenderingDryRun,
+		Clock:         clock.RealClock{},
+		Cache:         objects,
+		Client:        direct,
+		Discovery:     kinds,
 	}), nil
 }
 
@@ -165,6 +167,17 @@ func fairSharing(f configv1alpha1.FairSharing) []quota.FairStrategy {
 	out := make([]quota.FairStrategy, len(f.PreemptionStrategies))
 	for i, s := range f.PreemptionStrategies {
 		out[i] = quota.FairStrategy(s)
+	}
+	return out
+}
+
+// deviceClasses are the resources by the DeviceClasses.
+func deviceClasses(mappings []configv1alpha1.DeviceClassMapping) map[string]corev1.ResourceName {
+	out := map[string]corev1.ResourceName{}
+	for _, m := range mappings {
+		for _, class := range m.DeviceClassNames {
+			out[class] = corev1.ResourceName(m.Name)
+		}
 	}
 	return out
 }

@@ -1,0 +1,133 @@
+package rendering
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload"
+)
+
+// exactly asks for n devices of a class.
+func exactly(class string, n int64) resourceapi.DeviceRequest {
+	return resourceapi.DeviceRequest{Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: n}}
+}
+
+func claimOf(requests ...resourceapi.DeviceRequest) resourceapi.ResourceClaimSpec {
+	return resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: requests}}
+}
+
+// counting knows templates of claims, and claims.
+func counting(t *testing.T, templates, claims map[string]resourceapi.ResourceClaimSpec) *Claims {
+	t.Helper()
+	f := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Resource().V1()
+	for name, spec := range templates {
+		object := &resourceapi.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: resourceapi.ResourceClaimTemplateSpec{Spec: spec}}
+		if err := f.ResourceClaimTemplates().Informer().GetIndexer().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, spec := range claims {
+		if err := f.ResourceClaims().Informer().GetIndexer().Add(&resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &Claims{
+		Templates: f.ResourceClaimTemplates().Lister(), Claims: f.ResourceClaims().Lister(),
+		Classes: map[string]corev1.ResourceName{"gpu.nvidia.com": "nvidia.com/gpu", "old.example.com": "nvidia.com/gpu", "mig.nvidia.com": "nvidia.com/mig"},
+	}
+}
+
+func fromTemplate(name string) func(*corev1.PodSpec) {
+	return func(s *corev1.PodSpec) {
+		s.ResourceClaims = append(s.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimTemplateName: &name})
+	}
+}
+
+func naming(name string) func(*corev1.PodSpec) {
+	return func(s *corev1.PodSpec) {
+		s.ResourceClaims = append(s.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimName: &name})
+	}
+}
+
+func TestDevicesAreCounted(t *testing.T) {
+	const gpus = "nvidia.com/gpu"
+	admin, all := exactly("gpu.nvidia.com", 8), exactly("gpu.nvidia.com", 0)
+	admin.Exactly.AdminAccess = new(true)
+	all.Exactly.AllocationMode = resourceapi.DeviceAllocationModeAll
+	c := counting(t,
+		map[string]resourceapi.ResourceClaimSpec{
+			"four":   claimOf(exactly("gpu.nvidia.com", 4)),
+			"three":  claimOf(exactly("gpu.nvidia.com", 2), exactly("old.example.com", 1)),
+			"one":    claimOf(exactly("gpu.nvidia.com", 0)),
+			"nic":    claimOf(exactly("nics.example.com", 2)),
+			"watch":  claimOf(admin),
+			"all":    claimOf(all),
+			"either": claimOf(resourceapi.DeviceRequest{FirstAvailable: []resourceapi.DeviceSubRequest{{DeviceClassName: "gpu.nvidia.com", Count: 2}, {DeviceClassName: "gpu.nvidia.com", Count: 3}, {DeviceClassName: "mig.nvidia.com", Count: 7}}}),
+		},
+		map[string]resourceapi.ResourceClaimSpec{"node": claimOf(exactly("gpu.nvidia.com", 8))},
+	)
+	limits := func(pairs ...string) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = amountsOf(pairs...) }
+	}
+	type set = []func(*corev1.PodSpec)
+	tests := []struct {
+		name string
+		sets []set
+		// want is, for each pod set, what each pod is charged, and all together.
+		want []string
+		no   string
+	}{
+		{name: "a claim for each pod", sets: []set{{fromTemplate("four")}}, want: []string{"4", "0"}},
+		{name: "several claims, of several classes that count as one resource", sets: []set{{fromTemplate("four"), fromTemplate("three")}}, want: []string{"7", "0"}},
+		{name: "beside GPUs that the node advertises", sets: []set{{fromTemplate("four"), limits(gpus, "1")}}, want: []string{"5", "0"}},
+		{name: "no number is one", sets: []set{{fromTemplate("one")}}, want: []string{"1", "0"}},
+		{name: "a shared claim counts once", sets: []set{{naming("node")}}, want: []string{"0", "8"}},
+		{name: "also if several pod sets share it", sets: []set{{naming("node")}, {naming("node"), fromTemplate("one")}}, want: []string{"0", "8", "1", "0"}},
+		{name: "devices of other classes do not count", sets: []set{{fromTemplate("nic")}}, want: []string{"0", "0"}},
+		{name: "nor does looking at devices that others use", sets: []set{{fromTemplate("watch")}}, want: []string{"0", "0"}},
+		{name: "of alternatives the most", sets: []set{{fromTemplate("either")}}, want: []string{"3", "0"}},
+		{name: "the name of a class stands for its resource", sets: []set{{limits("deviceclass.resource.kubernetes.io/gpu.nvidia.com", "2", gpus, "1")}}, want: []string{"3", "0"}},
+		{name: "a number that is not known", sets: []set{{fromTemplate("all")}}, no: "ResourceClaimTemplate all, which its pods name, asks for all devices of class gpu.nvidia.com, whose number is not known"},
+		{name: "no such template", sets: []set{{fromTemplate("none")}}, no: "ResourceClaimTemplate none, which its pods name, does not exist"},
+		{name: "no such claim", sets: []set{{naming("none")}}, no: "ResourceClaim none, which its pods name, does not exist"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			job := &workload.Job{}
+			job.Owner.Namespace = namespace
+			for _, change := range tt.sets {
+				job.PodSets = append(job.PodSets, workload.PodSet{Count: 2, Template: *template(change...)})
+			}
+			err := c.count(job)
+			var no *reason.Reason
+			if got := ""; errors.As(err, &no) || tt.no != "" {
+				if no != nil {
+					got = no.Message
+				}
+				if diff := cmp.Diff(tt.no, got); diff != "" {
+					t.Errorf("refused (-want +got):\n%s", diff)
+				}
+				return
+			}
+			var got []string
+			for i := range job.PodSets {
+				one, shared := job.PodSets[i].PerPod()[gpus], job.PodSets[i].Claimed.Shared[gpus]
+				got = append(got, one.String(), shared.String())
+				if want := 2*one.Value() + shared.Value(); job.PodSets[i].GPUs() != want {
+					t.Errorf("pod set %d has %d GPUs, want %d", i, job.PodSets[i].GPUs(), want)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("GPUs of a pod, and shared (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
