@@ -28,6 +28,8 @@ sandbox-kueue: ## Build also Kueue's manager, for bin/sandbox up --with ...,kueu
 
 sandbox-training-operator: ## Build also Kubeflow's Training Operator, for bin/sandbox up --with ...,training-operator (cold: 5 minutes more)
 
+sandbox-coscheduling: ## Build also scheduler-plugins' scheduler, for bin/sandbox up --with ...,coscheduling (cold: 10 minutes more)
+
 ##@ Develop
 
 .PHONY: build
@@ -103,6 +105,10 @@ bench-pass: ## How long it takes to try all of 50,000 jobs in 1,000 ClusterQueue
 .PHONY: bench-quota-admit
 bench-quota-admit: sandbox-kueue ## Muster and Kueue admit the same 1,500 jobs, each on a fresh API server (5 minutes; PART=1: all 15,000; ROUNDS=3)
 	$(GO) test ./test/bench -count=1 -run '^$$' -bench QuotaAdmit -benchtime 1x -timeout 180m -part $(or $(PART),10) -rounds $(or $(ROUNDS),1)
+
+.PHONY: bench-gangs
+bench-gangs: sandbox-coscheduling ## Gangs bound by Muster, by scheduler-plugins' coscheduling, and at best (6 minutes; GANGS=667x3,100x20,4x500,1x2000; ROUNDS=3)
+	$(GO) test ./test/bench -count=1 -run '^$$' -bench Gangs -benchtime 1x -timeout 180m -gangs $(or $(GANGS),100x20) -rounds $(or $(ROUNDS),3)
 
 .PHONY: bench-rss
 bench-rss: sandbox ## Memory of an idle scheduler in a sandbox

@@ -10,6 +10,7 @@ module_version = $(shell awk '$$1 == "$(2)" && $$2 ~ /^v/ {print $$2; exit} $$1 
 KUBERNETES_VERSION := $(call module_version,go.mod,k8s.io/kubernetes)
 ETCD_VERSION := $(call module_version,go.mod,go.etcd.io/etcd/server/v3)
 SCHEDULER_PLUGINS_VERSION := $(call module_version,tools/trainer/go.mod,sigs.k8s.io/scheduler-plugins)
+COSCHEDULING_VERSION := $(call module_version,tools/coscheduling/go.mod,sigs.k8s.io/scheduler-plugins)
 JOBSET_VERSION := $(call module_version,tools/jobset/go.mod,sigs.k8s.io/jobset)
 KUEUE_VERSION := $(call module_version,tools/kueue/go.mod,sigs.k8s.io/kueue)
 TRAINING_OPERATOR_VERSION := $(call module_version,tools/training-operator/go.mod,github.com/kubeflow/training-operator)
@@ -17,8 +18,9 @@ TRAINER_VERSION := $(call module_version,tools/trainer/go.mod,github.com/kubeflo
 
 # Clients parse the API server's version; one that is built from a module
 # reports a placeholder unless it is told its own.
-KUBERNETES_MINOR := $(word 2,$(subst ., ,$(KUBERNETES_VERSION)))
-KUBERNETES_LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(KUBERNETES_MINOR)
+kubernetes_ldflags = -X k8s.io/component-base/version.gitVersion=$(1) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(1)))
+KUBERNETES_LDFLAGS := $(call kubernetes_ldflags,$(KUBERNETES_VERSION))
+COSCHEDULING_LDFLAGS := $(call kubernetes_ldflags,$(call module_version,tools/coscheduling/go.mod,k8s.io/kubernetes))
 
 # etcd and kube-apiserver are not built where KUBEBUILDER_ASSETS has them.
 SANDBOX_UPSTREAM := $(if $(wildcard $(KUBEBUILDER_ASSETS:%=%/etcd)),,etcd) \
@@ -48,6 +50,10 @@ sandbox-kueue: sandbox $(BIN)/kueue-controller $(BIN)/upstream/.kueue
 # version 1.
 .PHONY: sandbox-training-operator
 sandbox-training-operator: sandbox $(BIN)/training-operator $(BIN)/upstream/training-operator.yaml
+
+# scheduler-plugins' scheduler is needed only by those who measure beside it.
+.PHONY: sandbox-coscheduling
+sandbox-coscheduling: sandbox $(BIN)/coscheduling
 
 # A file whose name holds a version is a prerequisite that changes with it.
 $(BIN)/.version/%:
@@ -91,6 +97,10 @@ $(BIN)/kueue-controller: tools/kueue/go.mod
 
 $(BIN)/training-operator: tools/training-operator/go.mod tools/training-operator/main.go
 	@cd tools/training-operator && ../../hack/compile.sh 1/1 "Training Operator $(TRAINING_OPERATOR_VERSION)" "about 5 minutes" $(abspath $@) .
+	@touch $@
+
+$(BIN)/coscheduling: tools/coscheduling/go.mod
+	@cd tools/coscheduling && ../../hack/compile.sh 1/1 "scheduler-plugins $(COSCHEDULING_VERSION)" "about 10 minutes" $(abspath $@) sigs.k8s.io/scheduler-plugins/cmd/scheduler -ldflags "$(COSCHEDULING_LDFLAGS)"
 	@touch $@
 
 $(BIN)/sandbox: $(GO_SOURCES) $(MANIFEST_SOURCES)

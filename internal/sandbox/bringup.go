@@ -25,6 +25,7 @@ var identities = []struct{ who, user, group string }{
 	{componentControllerManager, "system:kube-controller-manager", ""},
 	{componentKubeScheduler, "system:kube-scheduler", ""},
 	{componentSimulator, simulator.UserName, ""},
+	{componentCoscheduling, coschedulingUser, ""},
 }
 
 // account is the service account under which a component runs.
@@ -107,6 +108,7 @@ func (b *bringUp) parts(theirs, ours stages) []func(context.Context) error {
 	add(WithTrainingOperator, b.trainingOperatorProgram, &account{componentTrainingOperator, trainingOperatorNamespace, trainingOperatorAccount},
 		webhooksOf(theirs, "training-operator"), nil, b.ca.pem)
 	begin = append(begin, b.beginKueue(theirs)...)
+	begin = append(begin, b.beginCoscheduling()...)
 	add(WithScheduler, b.musterSchedulerProgram, &account{componentMusterScheduler, musterNamespace, componentMusterScheduler}, nil, nil, nil)
 	add(WithWebhook, b.musterWebhookProgram, &account{componentMusterWebhook, musterNamespace, componentMusterWebhook}, ours.webhooks, ours.definitions, nil)
 	add(WithKubeScheduler, b.kubeSchedulerProgram, nil, nil, nil, nil)
@@ -243,21 +245,30 @@ func (b *bringUp) applyDefinitions(ctx context.Context, all ...stages) error {
 	return nil
 }
 
-// startNodes gives the simulator its permissions and starts it.
-func (b *bringUp) startNodes(ctx context.Context) error {
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: simulator.UserName}, Rules: simulator.PolicyRules()}
+// permit allows a user of the token file what the rules say, by a role of that
+// name.
+func (b *bringUp) permit(ctx context.Context, user, name string, rules []rbacv1.PolicyRule) error {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: simulator.UserName},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: simulator.UserName},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: simulator.UserName}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 	applying, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if _, err := b.cluster.client.RbacV1().ClusterRoles().Create(applying, role, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the simulator's role: %w", err)
+		return fmt.Errorf("creating the role %s: %w", name, err)
 	}
 	if _, err := b.cluster.client.RbacV1().ClusterRoleBindings().Create(applying, binding, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("binding the simulator's role: %w", err)
+		return fmt.Errorf("binding the role %s: %w", name, err)
+	}
+	return nil
+}
+
+// startNodes gives the simulator its permissions and starts it.
+func (b *bringUp) startNodes(ctx context.Context) error {
+	if err := b.permit(ctx, simulator.UserName, simulator.UserName, simulator.PolicyRules()); err != nil {
+		return err
 	}
 	if err := b.start(ctx, b.simulatorProgram()); err != nil {
 		return err

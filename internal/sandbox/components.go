@@ -23,6 +23,7 @@ const (
 	componentTrainer           = "trainer"
 	componentKueue             = "kueue"
 	componentTrainingOperator  = "training-operator"
+	componentCoscheduling      = "coscheduling"
 	componentMusterScheduler   = "muster-scheduler"
 	componentMusterWebhook     = "muster-webhook"
 )
@@ -54,6 +55,7 @@ const (
 	binaryTrainer           = "trainer-controller"
 	binaryKueue             = "kueue-controller"
 	binaryTrainingOperator  = "training-operator"
+	binaryCoscheduling      = "coscheduling"
 	binaryScheduler         = "scheduler"
 	binaryWebhook           = "webhook"
 	binarySandbox           = "sandbox"
@@ -65,7 +67,7 @@ func (o Options) binaries() []string {
 	for _, part := range []struct{ part, binary string }{
 		{WithJobSet, binaryJobSet}, {WithTrainer, binaryTrainer}, {WithScheduler, binaryScheduler},
 		{WithWebhook, binaryWebhook}, {WithKubeScheduler, binaryKubeScheduler}, {WithKueue, binaryKueue},
-		{WithTrainingOperator, binaryTrainingOperator},
+		{WithTrainingOperator, binaryTrainingOperator}, {WithCoscheduling, binaryCoscheduling},
 	} {
 		if o.Has(part.part) {
 			names = append(names, part.binary)
@@ -101,7 +103,7 @@ func (o Options) checkBinaries() error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("not built yet: %s (run \"make sandbox\", for kueue \"make sandbox-kueue\", for training-operator \"make sandbox-training-operator\", or leave the part out with --with)", strings.Join(missing, ", "))
+	return fmt.Errorf("not built yet: %s (run \"make sandbox\", for kueue \"make sandbox-kueue\", for training-operator \"make sandbox-training-operator\", for coscheduling \"make sandbox-coscheduling\", or leave the part out with --with)", strings.Join(missing, ", "))
 }
 
 func (s *setup) etcdProgram() program {
@@ -203,9 +205,7 @@ func (s *setup) controllerManagerProgram() program {
 }
 
 func (s *setup) kubeSchedulerProgram() (program, error) {
-	port := s.ports.next()
-	kubeconfig := s.identity(componentKubeScheduler)
-	configuration := fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+	return s.plainSchedulerProgram(componentKubeScheduler, binaryKubeScheduler, fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: false
@@ -213,16 +213,23 @@ clientConnection:
   kubeconfig: %q
   qps: 500
   burst: 1000
-`, kubeconfig)
-	path := s.config("kube-scheduler.yaml")
+`, s.identity(componentKubeScheduler)))
+}
+
+// plainSchedulerProgram runs a kube-scheduler, of whatever plugins it was built,
+// with that configuration.
+func (s *setup) plainSchedulerProgram(component, binary, configuration string) (program, error) {
+	port := s.ports.next()
+	kubeconfig := s.identity(component)
+	path := s.config(component + ".yaml")
 	if err := writeFile(path, []byte(configuration), 0o600); err != nil {
 		return program{}, err
 	}
 	return program{
-		name: componentKubeScheduler, path: s.options.binary(binaryKubeScheduler),
+		name: component, path: s.options.binary(binary),
 		args: []string{
 			"--config=" + path, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--cert-dir=" + s.certDir(componentKubeScheduler),
+			"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--cert-dir=" + s.certDir(component),
 		},
 		ports: map[string]int{"serving": port},
 		ready: httpReady("https://" + loopback(port) + "/readyz"),

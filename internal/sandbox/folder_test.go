@@ -196,6 +196,7 @@ func TestOptions(t *testing.T) {
 		{name: "all defaults"},
 		{name: "a comparison cluster", options: Options{With: []string{"trainer", "jobset", "kube-scheduler"}}},
 		{name: "Kubeflow's version 1", options: Options{With: []string{"training-operator", "scheduler", "webhook"}}},
+		{name: "two schedulers of different pods", options: Options{With: []string{"scheduler", "coscheduling"}}},
 		{name: "too few nodes", options: Options{Nodes: -1}, wantErr: "nodes is -1, want 1 to 10000"},
 		{name: "a part that does not exist", options: Options{With: []string{"istio"}}, wantErr: `with names "istio"`},
 		{name: "the Trainer without JobSet", options: Options{With: []string{"trainer"}}, wantErr: "trainer without jobset"},

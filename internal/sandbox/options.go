@@ -23,7 +23,17 @@ const (
 	WithKueue         = "kueue"
 
 	WithTrainingOperator = "training-operator"
+
+	// WithCoscheduling is the scheduler of scheduler-plugins with its plugin for
+	// gangs. It serves CoschedulingName, beside any other scheduler.
+	WithCoscheduling = "coscheduling"
+	// WithPodGroups is the definition of scheduler-plugins' PodGroup alone, which
+	// trainer and coscheduling bring too.
+	WithPodGroups = "podgroups"
 )
+
+// CoschedulingName is the schedulerName of the pods that coscheduling schedules.
+const CoschedulingName = "scheduler-plugins-scheduler"
 
 // DefaultDir is the folder of a sandbox that is given none, relative to the
 // working folder. The demo and tests have folders beside it.
@@ -54,8 +64,9 @@ type Options struct {
 	// NativePodGroups turns Kubernetes' own PodGroups (scheduling.k8s.io) on in the
 	// control plane.
 	NativePodGroups bool `json:"nativePodGroups,omitempty"`
-	// ClientQPS is how many requests a second Muster's scheduler and Kueue's
-	// manager may send to the API server (500), and half of how many at once.
+	// ClientQPS is how many requests a second Muster's scheduler, Kueue's manager
+	// and coscheduling may send to the API server (500), and half of how many at
+	// once.
 	ClientQPS int `json:"clientQPS"`
 	// Progress receives one line per step while the sandbox comes up.
 	// Default: nothing is written.
@@ -125,7 +136,7 @@ func (o Options) validate() error {
 	if o.ClientQPS < 1 || o.ClientQPS > 100000 {
 		errs = append(errs, fmt.Errorf("client-qps is %d, want 1 to 100000", o.ClientQPS))
 	}
-	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler, WithKueue, WithTrainingOperator}
+	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler, WithKueue, WithTrainingOperator, WithCoscheduling, WithPodGroups}
 	for _, part := range o.With {
 		if !slices.Contains(known, part) {
 			errs = append(errs, fmt.Errorf("with names %q, want some of %s", part, strings.Join(known, ", ")))

@@ -102,7 +102,10 @@ func loadUpstream(o Options) ([]*unstructured.Unstructured, error) {
 		names = append(names, upstreamJobSet)
 	}
 	if o.Has(WithTrainer) {
-		names = append(names, upstreamTrainer, upstreamPodGroup)
+		names = append(names, upstreamTrainer)
+	}
+	if o.Has(WithTrainer) || o.Has(WithCoscheduling) || o.Has(WithPodGroups) {
+		names = append(names, upstreamPodGroup)
 	}
 	if o.Has(WithKueue) {
 		names = append(names, upstreamKueue)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,12 +16,17 @@ import (
 	"github.com/muster-gpu/muster/internal/testsandbox"
 )
 
-// contestant is who decides about the jobs.
+// contestant is who decides about the jobs, or the gangs.
 type contestant struct {
 	name string
-	// with are the parts of its sandbox, and component the one that decides.
+	// with are the parts of its sandbox, and component the one that decides; nothing
+	// does if it is empty.
 	with      []string
 	component string
+	// scheduler is whom pods name that are its own.
+	scheduler string
+	// events: where nothing decides, an event is sent for each pod.
+	events bool
 }
 
 var (
@@ -32,6 +38,21 @@ var (
 		name: "Kueue", with: []string{sandbox.WithKueue},
 		component: "kueue",
 	}
+
+	// musterOfPods is Muster without its webhook, which is not asked about the pods
+	// of a gang that name a scheduler.
+	musterOfPods = contestant{
+		name: "Muster", with: []string{sandbox.WithScheduler, sandbox.WithPodGroups},
+		component: "muster-scheduler", scheduler: "muster",
+	}
+	coscheduling = contestant{
+		name: "coscheduling", with: []string{sandbox.WithCoscheduling},
+		component: "coscheduling", scheduler: sandbox.CoschedulingName,
+	}
+	// bindCeiling is what the API server could bind if nobody had to think,
+	// eventCeiling the same with an event for each pod.
+	bindCeiling  = contestant{name: "bind ceiling", with: []string{sandbox.WithPodGroups}, scheduler: "nobody"}
+	eventCeiling = contestant{name: "bind and event ceiling", with: []string{sandbox.WithPodGroups}, scheduler: "nobody", events: true}
 )
 
 // cluster is a running sandbox with one contestant in it.
@@ -71,6 +92,24 @@ func (c contestant) leadAlone(t testing.TB, s *testsandbox.Cluster) {
 		t.Fatalf("writing Kueue's configuration: %v", err)
 	}
 	s.RestartNow(t, c.component)
+}
+
+// signal sends one to a component.
+func (c *cluster) signal(component string, signal syscall.Signal) error {
+	state, err := c.State()
+	if err != nil {
+		return err
+	}
+	for _, p := range state.Components {
+		if p.Name != component || p.Exit != "" {
+			continue
+		}
+		if err := syscall.Kill(p.Process.PID, signal); err != nil {
+			return fmt.Errorf("sending %s to %s: %w", signal, component, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s does not run", component)
 }
 
 // watchOver ends ctx when a component has ended.

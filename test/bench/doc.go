@@ -3,6 +3,7 @@
 // a ratio and not a property of the machine.
 //
 // What cannot be fast is checked all the same: quota is never overshot, at no
-// resource version, whoever decides. Start from BenchmarkQuotaAdmit; run "make
-// bench-quota-admit".
+// resource version, whoever decides, and no pod of a gang is bound that was not
+// admitted whole. Start from BenchmarkQuotaAdmit and BenchmarkGangs; run "make
+// bench-quota-admit" and "make bench-gangs".
 package bench

@@ -13,7 +13,7 @@ import (
 
 var (
 	part   = flag.Int("part", 0, "run one part-th of the jobs; 1 is all of them, 0 is 10 in the benchmark and a few jobs in the test")
-	rounds = flag.Int("rounds", 1, "how often BenchmarkQuotaAdmit is run, each time with a fresh API server")
+	rounds = flag.Int("rounds", 1, "how often a benchmark is run, each time with a fresh API server")
 )
 
 // BenchmarkQuotaAdmit has 15,000 jobs, or a part of them, admitted through 30

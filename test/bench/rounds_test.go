@@ -29,19 +29,7 @@ func (r round) inOrder() []*figures {
 func sum(out io.Writer, rounds []round) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "\n%d rounds\tmin\tmedian\tmax\n", len(rounds))
-	row := func(what string, of func(r round) (float64, bool)) {
-		var all []float64
-		for _, r := range rounds {
-			if v, ok := of(r); ok {
-				all = append(all, v)
-			}
-		}
-		if len(all) == 0 {
-			return
-		}
-		slices.Sort(all)
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\n", what, all[0], all[len(all)/2], all[len(all)-1])
-	}
+	row := func(what string, of func(r round) (float64, bool)) { spread(w, what, rounds, of) }
 	for _, c := range []contestant{muster, kueueItself} {
 		of := func(what string, figure func(f *figures) float64) {
 			row(c.name+": "+what, func(r round) (float64, bool) {
@@ -71,6 +59,22 @@ func sum(out io.Writer, rounds []round) error {
 	ratio("wall, Muster / Kueue", func(f *figures) time.Duration { return f.wall })
 	ratio("processor time, Muster / Kueue", func(f *figures) time.Duration { return f.processors.all() })
 	return w.Flush()
+}
+
+// spread writes the least, the median and the most of what was measured in those
+// rounds in which it was.
+func spread[R any](w io.Writer, what string, rounds []R, of func(R) (float64, bool)) {
+	var all []float64
+	for _, r := range rounds {
+		if v, ok := of(r); ok {
+			all = append(all, v)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	slices.Sort(all)
+	fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\n", what, all[0], all[len(all)/2], all[len(all)-1])
 }
 
 func TestSumOfRounds(t *testing.T) {
