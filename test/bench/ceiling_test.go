@@ -68,7 +68,7 @@ func (r *gangRun) ceiling(ctx context.Context) (*gangFigures, error) {
 // scheduled is the event that a kube-scheduler writes about a pod.
 func scheduled(pod *corev1.Pod, node string) *eventsv1.Event {
 	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: pod.Name + "."},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name + ".scheduled"},
 		EventTime:  metav1.NowMicro(), ReportingController: "nobody", ReportingInstance: "nobody",
 		Type: corev1.EventTypeNormal, Reason: "Scheduled", Action: "Binding",
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
