@@ -103,6 +103,12 @@ func TestAJobThatIsStoppedAndHasPodsOnADeadNodeGivesUpTheRest(t *testing.T) {
 	if s.used() != 8 || s.taken("node-1") != 0 || s.taken("node-2") != 0 {
 		t.Errorf("%d GPUs are charged, %d and %d taken on the nodes that live", s.used(), s.taken("node-1"), s.taken("node-2"))
 	}
+	s.clock.Step(2 * leavingLong)
+	s.tick(Timing{StartTimeout: time.Hour})
+	want := "StillLeaving: it has been stopped for 2m5s (test), and keeps what these pods take of its quota and its nodes: a pod is still on nodes (p-0)"
+	if diff := cmp.Diff([]string{want}, s.wishes.notes["a"]); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
 	before := s.plain
 	s.fresh(24)
 	s.plain = before
