@@ -79,7 +79,7 @@ func (l *Ledger) occupy(e *entry, s *slot, pod *corev1.Pod) {
 	byOthers := s.hold != nil || elsewhere
 	s.bound, s.inFlight, s.reserved, s.stale = true, false, false, false
 	s.came = true
-	s.node, s.failures = pod.Spec.NodeName, 0
+	s.node, s.was, s.failures = pod.Spec.NodeName, "", 0
 	l.dropHold(s)
 	if elsewhere && (e.state == Admitting || e.state == Admitted) {
 		// The Workload says where it is, for whoever reads it after a crash.
