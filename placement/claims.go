@@ -211,7 +211,7 @@ func (c *claims) settle(ctx context.Context, nodes []fwk.NodeInfo) error {
 			continue
 		}
 		for _, info := range node.GetPods() {
-			if !usesClaims(info.GetPod()) || !c.isOpen(info.GetPod()) {
+			if !c.isOpen(info.GetPod()) && !c.awaitsDevices(info.GetPod(), node) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {

@@ -21,6 +21,14 @@ type scalar struct {
 	name     v1.ResourceName
 	quantity int64
 	gpu      bool
+	// device: nodes that advertise none of it may have it as devices, of which
+	// nobody but Filter says how many are free.
+	device bool
+}
+
+// unknown says that the resource may be there as devices.
+func (s *scalar) unknown(allocatable fwk.Resource) bool {
+	return s.device && allocatable.GetScalarResources()[s.name] == 0
 }
 
 func demandOf(request fwk.Resource, isGPU func(v1.ResourceName) bool) demand {
@@ -33,7 +41,7 @@ func demandOf(request fwk.Resource, isGPU func(v1.ResourceName) bool) demand {
 		if quantity <= 0 {
 			continue
 		}
-		d.scalars = append(d.scalars, scalar{name, quantity, isGPU(name)})
+		d.scalars = append(d.scalars, scalar{name: name, quantity: quantity, gpu: isGPU(name)})
 		if isGPU(name) {
 			d.gpus += quantity
 		}
@@ -71,6 +79,9 @@ func (d *demand) roomAndGPUs(allocatable, requested fwk.Resource, pods, limit in
 			return 0, gpus
 		}
 		s := &d.scalars[i]
+		if s.unknown(allocatable) {
+			continue
+		}
 		free := allocatable.GetScalarResources()[s.name] - requested.GetScalarResources()[s.name]
 		n = fit(n, s.quantity, free)
 		if s.gpu {
@@ -92,6 +103,9 @@ func (d *demand) roomBeside(other *demand, allocatable, requested fwk.Resource, 
 	n = fit(n, d.ephemeral, allocatable.GetEphemeralStorage()-requested.GetEphemeralStorage()-other.ephemeral)
 	for i := range d.scalars {
 		s := &d.scalars[i]
+		if s.unknown(allocatable) {
+			continue
+		}
 		free := allocatable.GetScalarResources()[s.name] - requested.GetScalarResources()[s.name]
 		for k := range other.scalars {
 			if other.scalars[k].name == s.name {
@@ -106,8 +120,8 @@ func (d *demand) roomBeside(other *demand, allocatable, requested fwk.Resource, 
 // gpuRoom is room with nothing but the GPUs counted, for a demand that has GPUs.
 func (d *demand) gpuRoom(allocatable, requested fwk.Resource, limit int) int {
 	n := int64(limit)
-	for _, s := range d.scalars {
-		if s.gpu {
+	for i := range d.scalars {
+		if s := &d.scalars[i]; s.gpu && !s.unknown(allocatable) {
 			n = fit(n, s.quantity, allocatable.GetScalarResources()[s.name]-requested.GetScalarResources()[s.name])
 		}
 	}

@@ -47,8 +47,8 @@
 // Of volumes that do not wait for their pod only the class is known: they count
 // as there, wherever the class allows. Of volumes of one size which nodes reach
 // differently a pod may be given another than in the plan. Which device of a
-// node a pod gets is not kept. Devices that an extended resource name stands
-// for are not seen.
+// node a pod gets is not kept. Where nodes have devices behind an extended
+// resource, instead of advertising it, those are planned like claims (extended.go).
 //
 // PreFilter runs once for each class, but once for each pod of classes with
 // topology spread, and the plugins for claims once for each pod with claims,

@@ -22,8 +22,8 @@ func (p *Planner) Hopeless(snap *cache.Snapshot, gang Gang, freed int64) (bool, 
 			return false, fmt.Errorf("reading the prototype pod of pod set %s: %w", class.Name, err)
 		}
 		selector := labels.SelectorFromSet(class.Pod.Spec.NodeSelector)
-		for _, s := range demandOf(info.CalculateResource().Resource, p.isGPU).scalars {
-			if !s.gpu {
+		for _, s := range p.claims.demandOf(info.CalculateResource().Resource, p.isGPU).scalars {
+			if !s.gpu || s.device {
 				continue
 			}
 			need, have := int64(class.Count)*s.quantity, freed

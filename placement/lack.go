@@ -48,11 +48,11 @@ func (p *Planner) Lack(snap *cache.Snapshot, gang Gang) (*Lack, error) {
 		}
 		l := Lack{
 			Pods:     class.Count,
-			demand:   demandOf(info.CalculateResource().Resource, p.isGPU),
+			demand:   p.claims.demandOf(info.CalculateResource().Resource, p.isGPU),
 			selector: labels.SelectorFromSet(class.Pod.Spec.NodeSelector),
 		}
 		for _, s := range l.demand.scalars {
-			if !s.gpu {
+			if !s.gpu || s.device {
 				continue
 			}
 			bite := Bite{Resource: s.name, PerPod: s.quantity, Selector: labels.Set(class.Pod.Spec.NodeSelector).String()}

@@ -83,10 +83,10 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 		class:     class,
 		prototype: prototype,
 		// Calculated here, the requests stay cached in every copy of the PodInfo.
-		demand:    demandOf(prototype.CalculateResource().Resource, t.isGPU),
+		demand:    t.claims.demandOf(prototype.CalculateResource().Resource, t.isGPU),
 		uidPrefix: fmt.Sprintf("plan/%s/", gang.UID),
 		bare:      class.Pod,
-		hasClaims: usesClaims(class.Pod),
+		hasClaims: t.claims.usedBy(class.Pod),
 		avoid:     sets.New(class.Avoid...).Insert(class.Reserved...),
 	}
 	if s.hasClaims {

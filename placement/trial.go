@@ -53,7 +53,7 @@ var errNoClaims = errors.New("its pods have volume or resource claims, which are
 // begin gives pods that hold nodes what they claim there, if the gang has
 // claims too.
 func (t *trial) begin(ctx context.Context, gang Gang) error {
-	if !slices.ContainsFunc(gang.Classes, func(c Class) bool { return c.Pod != nil && c.Count > 0 && usesClaims(c.Pod) }) {
+	if !slices.ContainsFunc(gang.Classes, func(c Class) bool { return c.Pod != nil && c.Count > 0 && t.claims.usedBy(c.Pod) }) {
 		return nil
 	}
 	if t.claims == nil {

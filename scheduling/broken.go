@@ -143,7 +143,24 @@ func (l *Ledger) roomOf(node string, allocatable *framework.Resource) *room {
 			r.taken.add(amountsOf((&framework.PodInfo{Pod: s.pod}).CalculateResource().Resource, 1), 1)
 		}
 	}
+	l.leaveOutDevices(r)
 	return r
+}
+
+// leaveOutDevices has those resources not counted of which the node advertises none,
+// and behind which there are devices: whether these are enough, claims say.
+func (l *Ledger) leaveOutDevices(r *room) {
+	if l.devices == nil {
+		return
+	}
+	maps.DeleteFunc(r.taken, func(name corev1.ResourceName, _ int64) bool {
+		return r.allocatable[name] == 0 && l.isDevice(name)
+	})
+}
+
+// isDevice tells whether there may be devices behind an extended resource.
+func (l *Ledger) isDevice(name corev1.ResourceName) bool {
+	return l.devices != nil && l.devices.DeviceClassResolver().GetDeviceClass(name) != nil
 }
 
 // isPassing says that a pod in the scheduler's cache belongs to a job and is on
@@ -299,6 +316,7 @@ func (l *Ledger) stillFits(nodes []string) bool {
 				r.taken.add(amountsOf(p.CalculateResource().Resource, 1), -1)
 			}
 		}
+		l.leaveOutDevices(r)
 		if len(r.over()) > 0 {
 			return false
 		}

@@ -64,7 +64,7 @@ func (w *waitlist) join(key bucketKey, e *entry, h *head, now time.Time) bool {
 	b := w.buckets[key]
 	if b == nil {
 		w.born++
-		b = &bucket{key: key, born: w.born, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
+		b = &bucket{key: key, born: w.born, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job, w.isDevice)}
 		b.rank, b.head, b.cure = e.filed(), h, cure{wait: aside}
 		if b.demand = w.demands[key.shape]; b.demand == nil {
 			b.demand = &demand{perPod: w.known(e.job)}

@@ -123,6 +123,7 @@ func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle f
 	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
 		return err
 	}
+	c.Ledger.devices = handle.SharedDRAManager()
 	if err := c.useIslands(f); err != nil {
 		return err
 	}

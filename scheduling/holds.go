@@ -130,7 +130,7 @@ func (l *Ledger) hold(s *slot, ph *corev1.Pod) error {
 // lost if its node is gone or has no room for it.
 func (l *Ledger) holdIfRoom(s *slot, ph *corev1.Pod) {
 	info, err := l.cache.GetNode(s.node)
-	if err == nil && info.Node() != nil && len(noderesources.Fits(ph, info, nil, noderesources.ResourceRequestsOptions{})) == 0 {
+	if err == nil && info.Node() != nil && len(noderesources.Fits(ph, info, l.devices, noderesources.ResourceRequestsOptions{EnableDRAExtendedResource: l.devices != nil})) == 0 {
 		err = l.hold(s, ph)
 	} else if err == nil {
 		err = errNoRoom

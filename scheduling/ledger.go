@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/utils/clock"
 
@@ -80,6 +81,9 @@ type Ledger struct {
 	// heardNodes and heardNamespaces are what the scheduler's informers have
 	// told; they have locks of their own.
 	heardNodes, heardNamespaces *heard
+	// devices knows behind which extended resources there are devices; nil without
+	// dynamic resource allocation.
+	devices fwk.SharedDRAManager
 	// claims are the jobs that have one.
 	claims map[types.UID]*entry
 	// minRuntimes is for how long the jobs of a LocalQueue, or of a ClusterQueue,
@@ -143,7 +147,7 @@ type JobKey struct {
 // NewLedger returns an empty Ledger. It must be attached to the scheduler's
 // cache before anything is admitted.
 func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledger {
-	return &Ledger{
+	l := &Ledger{
 		clock: c, effects: effects, logger: logger,
 		quota:      quota.New(),
 		jobs:       map[types.UID]*entry{},
@@ -167,6 +171,8 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		sees:        func(placement.Gang) {},
 		heardNodes:  newHeard(), heardNamespaces: newHeard(),
 	}
+	l.waits.isDevice = l.isDevice
+	return l
 }
 
 // UpdateQuota changes the quota tree under the lock and asks for a pass.

@@ -96,13 +96,18 @@ func scheduledVolumes(volumes []corev1.Volume) []corev1.Volume {
 }
 
 // needsClaims says that volumes or devices which come, or are bound, may let the
-// job start: its pods claim some.
-func needsClaims(job *workload.Job) bool {
+// job start: its pods claim some, or ask for resources behind which there may be.
+func needsClaims(job *workload.Job, isDevice func(corev1.ResourceName) bool) bool {
 	for i := range job.PodSets {
 		t := job.PodSets[i].PlacedTemplate()
 		claims := func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 		if len(t.Spec.ResourceClaims) > 0 || slices.ContainsFunc(t.Spec.Volumes, claims) {
 			return true
+		}
+		for name := range workload.Requests(&t) {
+			if isDevice(name) {
+				return true
+			}
 		}
 	}
 	return false
