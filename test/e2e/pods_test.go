@@ -176,4 +176,13 @@ func coschedulingGroup(t *testing.T, tm team) {
 	tm.make(t, b)
 	tm.started(t, a, b)
 	tm.usage(t, "q", 16, 1, 0)
+	eventually(t, "the PodGroup to say that it runs", func(ctx context.Context) error {
+		if err := tm.client.Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
+			return err
+		}
+		if phase, _, _ := unstructured.NestedString(group.Object, "status", "phase"); phase != "Running" {
+			return fmt.Errorf("its status is %v", group.Object["status"])
+		}
+		return nil
+	})
 }
