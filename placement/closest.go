@@ -172,6 +172,29 @@ func (i *Islands) Choose(pod *v1.Pod, node fwk.NodeInfo) bool {
 	return true
 }
 
+// BestDevices tells which devices of the node a pod with n GPUs is best given, of those
+// that are not taken. False if it does not matter, or if there are too few.
+func (i *Islands) BestDevices(node *v1.Node, taken func(inventory.DeviceID) bool, n int) (best func(inventory.DeviceID) bool, ok bool) {
+	gpus, ok := i.source.Node(node)
+	if !ok || gpus.Shape.Uniform() {
+		return nil, false
+	}
+	free := islands.First(gpus.Shape.Devices())
+	for id, index := range gpus.Devices() {
+		if taken(id) {
+			free &^= islands.SetOf(index)
+		}
+	}
+	c, ok := gpus.Shape.Choose(free, n)
+	if !ok {
+		return nil, false
+	}
+	return func(id inventory.DeviceID) bool {
+		index, ok := gpus.Index(id)
+		return ok && c.Devices.Has(index)
+	}, true
+}
+
 // Forget gives up what was chosen for the pod.
 func (i *Islands) Forget(pod types.UID) {
 	i.mu.Lock()

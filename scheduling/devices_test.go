@@ -9,15 +9,15 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// behind are extended resources behind which there are devices.
-type behind struct {
+// devicesBehind are extended resources behind which there are devices.
+type devicesBehind struct {
 	fwk.SharedDRAManager
 	names []corev1.ResourceName
 }
 
-func (b behind) DeviceClassResolver() fwk.DeviceClassResolver { return b }
+func (b devicesBehind) DeviceClassResolver() fwk.DeviceClassResolver { return b }
 
-func (b behind) GetDeviceClass(name corev1.ResourceName) *resourceapi.DeviceClass {
+func (b devicesBehind) GetDeviceClass(name corev1.ResourceName) *resourceapi.DeviceClass {
 	for _, known := range b.names {
 		if known == name {
 			return &resourceapi.DeviceClass{}
@@ -28,7 +28,7 @@ func (b behind) GetDeviceClass(name corev1.ResourceName) *resourceapi.DeviceClas
 
 func TestDevicesThatANodeDoesNotAdvertiseAreNotTooFew(t *testing.T) {
 	s := testScene(t, 16, 8)
-	s.devices = behind{names: []corev1.ResourceName{"nvidia.com/gpu"}}
+	s.devices = devicesBehind{names: []corev1.ResourceName{"nvidia.com/gpu"}}
 	taken := amounts{"nvidia.com/gpu": 8, "example.com/nic": 1}
 	for name, test := range map[string]struct {
 		allocatable amounts

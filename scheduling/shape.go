@@ -104,8 +104,8 @@ func needsClaims(job *workload.Job, isDevice func(corev1.ResourceName) bool) boo
 		if len(t.Spec.ResourceClaims) > 0 || slices.ContainsFunc(t.Spec.Volumes, claims) {
 			return true
 		}
-		for name := range workload.Requests(&t) {
-			if isDevice(name) {
+		for name, quantity := range workload.Requests(&t) {
+			if !quantity.IsZero() && isDevice(name) {
 				return true
 			}
 		}

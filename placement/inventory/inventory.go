@@ -1,6 +1,9 @@
 package inventory
 
 import (
+	"iter"
+	"maps"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/placement/islands"
@@ -26,8 +29,6 @@ type Node struct {
 	// indices are those of the GPUs by their names as devices, and of the GPUs of
 	// which devices are parts.
 	indices map[DeviceID]int
-	// whole are the devices by the indices of the GPUs.
-	whole []DeviceID
 }
 
 // DeviceID is the name of a device for dynamic resource allocation.
@@ -39,14 +40,8 @@ func (n *Node) Index(id DeviceID) (int, bool) {
 	return i, ok
 }
 
-// Device is the GPU with that index, false if it is none for dynamic resource
-// allocation.
-func (n *Node) Device(index int) (DeviceID, bool) {
-	if index >= len(n.whole) || n.whole[index] == (DeviceID{}) {
-		return DeviceID{}, false
-	}
-	return n.whole[index], true
-}
+// Devices are all devices, whole GPUs and parts of them, with the indices of the GPUs.
+func (n *Node) Devices() iter.Seq2[DeviceID, int] { return maps.All(n.indices) }
 
 // Sources asks one source after the other.
 type Sources []Source

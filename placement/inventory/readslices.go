@@ -51,7 +51,6 @@ func (s *Slices) read(of map[string]*resourceapi.ResourceSlice) *Node {
 	n := &Node{indices: map[DeviceID]int{}}
 	byUUID := map[string]int{}
 	for i, d := range gpus {
-		n.whole = append(n.whole, d.id)
 		n.UUIDs = append(n.UUIDs, d.uuid)
 		n.indices[d.id] = i
 		byUUID[d.uuid] = i

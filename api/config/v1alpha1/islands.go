@@ -12,6 +12,9 @@ import (
 const (
 	// IslandsPredict: the node. Nodes are chosen by what is possible there.
 	IslandsPredict = "predict"
+	// IslandsDRA: Muster, for pods that claim GPUs, or whose GPUs are devices behind a
+	// resource (dynamic resource allocation); else the node.
+	IslandsDRA = "dra"
 	// IslandsAnnotation: Muster, which writes them on the pod when it is bound, for a
 	// device plugin that gives out those.
 	IslandsAnnotation = "annotation"
@@ -35,7 +38,7 @@ const (
 // Islands is which GPUs of a node are close to each other, and who chooses among
 // them.
 type Islands struct {
-	// Enforcement is IslandsPredict or IslandsAnnotation.
+	// Enforcement is IslandsPredict, IslandsDRA or IslandsAnnotation.
 	Enforcement string `json:"enforcement"`
 	// Products are those whose GPUs are joined in another way than Muster supposes,
 	// such as cards with NVLink bridges. ResourceSlices go before.
@@ -53,7 +56,7 @@ type ProductIslands struct {
 
 func (i *Islands) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if known := []string{IslandsAnnotation, IslandsPredict}; !slices.Contains(known, i.Enforcement) {
+	if known := []string{IslandsAnnotation, IslandsDRA, IslandsPredict}; !slices.Contains(known, i.Enforcement) {
 		errs = append(errs, field.NotSupported(at.Child("enforcement"), i.Enforcement, known))
 	}
 	seen := sets.New[string]()

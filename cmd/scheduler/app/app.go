@@ -37,6 +37,7 @@ import (
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/islands"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/plugins/gpudevices"
 	"github.com/muster-gpu/muster/plugins/gputopology"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/scheduling"
@@ -81,7 +82,8 @@ func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, e
 		// waiting pods, so any handle serves the Core.
 		handle = h
 		return build(ctx, args, h)
-	}), app.WithPlugin(gputopology.Name, gputopology.Factory(core.Ledger, core.Mix())))
+	}), app.WithPlugin(gputopology.Name, gputopology.Factory(core.Ledger, core.Mix())),
+		app.WithPlugin(gpudevices.Name, gpudevices.Factory(core.Mix(), deviceClasses(c.Quota.DeviceClassMappings))))
 	if err != nil {
 		return nil, fmt.Errorf("building the scheduler: %w", err)
 	}

@@ -11,8 +11,12 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/plugins/gpudevices"
 	"github.com/muster-gpu/muster/plugins/gputopology"
 )
+
+// devicesWeight is that of DynamicResources in the kube-scheduler's default profile.
+const devicesWeight int32 = 2
 
 // upstream is the kube-scheduler's own configuration for c: its default
 // plugins with the gang plugin first, the ranking of nodes by GPUs, and without the preemption of single
@@ -35,14 +39,19 @@ func upstream(c *configv1alpha1.SchedulerConfiguration) *kubeschedulerv1.KubeSch
 			ResourceNamespace: c.LeaderElection.ResourceNamespace,
 		},
 	}
+	multiPoint := kubeschedulerv1.PluginSet{
+		Enabled:  []kubeschedulerv1.Plugin{{Name: coscheduling.Name}, {Name: gputopology.Name, Weight: new(int32(gputopology.Weight))}},
+		Disabled: []kubeschedulerv1.Plugin{{Name: "DefaultPreemption"}},
+	}
+	if c.Islands.Enforcement == configv1alpha1.IslandsDRA {
+		multiPoint.Enabled = append(multiPoint.Enabled, kubeschedulerv1.Plugin{Name: gpudevices.Name, Weight: new(devicesWeight)})
+		multiPoint.Disabled = append(multiPoint.Disabled, kubeschedulerv1.Plugin{Name: "DynamicResources"})
+	}
 	for _, name := range c.Profiles {
 		out.Profiles = append(out.Profiles, kubeschedulerv1.KubeSchedulerProfile{
 			SchedulerName: &name,
 			Plugins: &kubeschedulerv1.Plugins{
-				MultiPoint: kubeschedulerv1.PluginSet{
-					Enabled:  []kubeschedulerv1.Plugin{{Name: coscheduling.Name}, {Name: gputopology.Name, Weight: new(int32(gputopology.Weight))}},
-					Disabled: []kubeschedulerv1.Plugin{{Name: "DefaultPreemption"}},
-				},
+				MultiPoint: multiPoint,
 				// Before the plugin that binds without a word of GPUs.
 				Bind: kubeschedulerv1.PluginSet{Enabled: []kubeschedulerv1.Plugin{{Name: gputopology.Name}}},
 			},

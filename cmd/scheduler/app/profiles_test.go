@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/islands"
 	"github.com/muster-gpu/muster/plugins/coscheduling"
+	"github.com/muster-gpu/muster/plugins/gpudevices"
 	"github.com/muster-gpu/muster/plugins/gputopology"
 )
 
@@ -125,7 +126,7 @@ func TestTheConfigurationHasTheWordsOfIslands(t *testing.T) {
 	if diff := cmp.Diff(islands.Arrangements(), words); diff != "" {
 		t.Errorf("arrangements (-want +got):\n%s", diff)
 	}
-	if configv1alpha1.IslandsAnnotation != placement.EnforceAnnotation || configv1alpha1.IslandsPredict != placement.Predict {
+	if configv1alpha1.IslandsAnnotation != placement.EnforceAnnotation || configv1alpha1.IslandsPredict != placement.Predict || configv1alpha1.IslandsDRA != placement.EnforceDRA {
 		t.Error("who chooses has another name in the configuration")
 	}
 	if got := arranged([]configv1alpha1.ProductIslands{{Product: "A", Arrangement: configv1alpha1.ArrangedBridges}}); got["A"] != islands.Bridges {
@@ -137,6 +138,24 @@ func TestPodsAreBoundWithTheirGPUsFirst(t *testing.T) {
 	for _, p := range loaded(t, config("muster")).Profiles {
 		if got := names(p.Plugins.Bind); len(got) == 0 || got[0] != gputopology.Name {
 			t.Errorf("profile %s binds with %q", p.SchedulerName, got)
+		}
+	}
+}
+
+func TestWithIslandsEnforcedByClaimsDevicesAreGivenByMuster(t *testing.T) {
+	for enforcement, want := range map[string]string{configv1alpha1.IslandsDRA: gpudevices.Name, configv1alpha1.IslandsPredict: "DynamicResources"} {
+		c := config("muster")
+		c.Islands.Enforcement = enforcement
+		for _, p := range loaded(t, c).Profiles {
+			var got []string
+			for _, name := range names(p.Plugins.MultiPoint) {
+				if name == gpudevices.Name || name == "DynamicResources" {
+					got = append(got, name)
+				}
+			}
+			if diff := cmp.Diff([]string{want}, got); diff != "" {
+				t.Errorf("%s: who gives devices (-want +got):\n%s", enforcement, diff)
+			}
 		}
 	}
 }
