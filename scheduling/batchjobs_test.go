@@ -240,7 +240,7 @@ func jobsWith(t *testing.T, s *scene, jobSets bool, objects ...runtime.Object) *
 	for _, k := range workload.Kinds(workload.Options{}) {
 		kinds[k.GroupVersionKind().GroupKind()] = k
 	}
-	return &Jobs{ledger: s.Ledger, effects: newEffects(), clock: clock.RealClock{}, reader: c, client: c, kinds: kinds}
+	return &Jobs{ledger: s.Ledger, effects: newEffects(), clock: clock.RealClock{}, reader: c, client: c, kinds: kinds, podsSeen: noVersion}
 }
 
 func TestPodsOfAJobThatIsNotManagedAreLetGo(t *testing.T) {

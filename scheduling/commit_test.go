@@ -47,7 +47,7 @@ func (s *scene) jobsOn(t *testing.T, funcs interceptor.Funcs, objects ...client.
 		kinds[k.GroupVersionKind().GroupKind()] = k
 	}
 	return &Jobs{
-		ledger: s.Ledger, effects: newEffects(), clock: s.clock, reader: c, client: c, kinds: kinds,
+		ledger: s.Ledger, effects: newEffects(), clock: s.clock, reader: c, client: c, kinds: kinds, podsSeen: noVersion,
 		renderer: rendering.NewRenderer(c, c, s.clock, false),
 		recorder: record.NewFakeRecorder(100),
 		timing:   Timing{StartTimeout: time.Minute, BackoffBase: time.Minute, BackoffMax: 5 * time.Minute, BackoffLimit: new(int32(4))},

@@ -120,6 +120,7 @@ func (c *Core) Mix() *placement.Mix { return c.cycle.planner.Mix() }
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
 	c.jobs.recorder, c.jobs.pods, c.jobs.nodes = recorder, f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
+	c.jobs.podsSeen = f.Core().V1().Pods().Informer().LastSyncResourceVersion
 	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
 		return err
 	}

@@ -15,8 +15,12 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// groupSoon is how long a group waits to be read.
-const groupSoon = 50 * time.Millisecond
+// A group waits to be read for groupSoon, and for groupLate where its pods only
+// go where they are expected.
+const (
+	groupSoon = 50 * time.Millisecond
+	groupLate = time.Second
+)
 
 // PluginName is the name under which the gang plugin waits and allows.
 const PluginName = "Coscheduling"
@@ -107,10 +111,14 @@ func (a *asyncEffects) Note(job *workload.Job, why, message string) {
 
 // Sync has a job read. The pods of a group are listed from the API, so what
 // happens to them at about the same time is read at once.
-func (a *asyncEffects) Sync(key JobKey) {
+func (a *asyncEffects) Sync(key JobKey) { a.syncIn(key, groupSoon) }
+
+func (a *asyncEffects) SyncLate(key JobKey) { a.syncIn(key, groupLate) }
+
+func (a *asyncEffects) syncIn(key JobKey, group time.Duration) {
 	a.first.told(key)
 	if key.Kind == workload.PodGroupGVK.Kind || key.Kind == workload.ReplicaGVK.Kind {
-		a.jobs.AddAfter(key, groupSoon)
+		a.jobs.AddAfter(key, group)
 		return
 	}
 	a.jobs.Add(key)

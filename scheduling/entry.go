@@ -20,6 +20,10 @@ import (
 type entry struct {
 	job      *workload.Job
 	workload *kueue.Workload
+	// readWith is the version of the Workload with which the job was read last,
+	// justRead the pods that it was read with, while they are taken in.
+	readWith string
+	justRead map[types.UID]*corev1.Pod
 	priority int32
 	// stale: the job asks for something else than job says, which is what it
 	// was admitted with; it is read again before it is admitted again.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -40,10 +41,12 @@ type Jobs struct {
 	timing   Timing
 	// provisioning is how nodes are asked for.
 	provisioning Provisioning
-	// pods and nodes read the scheduler's informers, served are its names.
-	pods   corelisters.PodLister
-	nodes  corelisters.NodeLister
-	served sets.Set[string]
+	// pods and nodes read the scheduler's informers, served are its names. podsSeen
+	// is the resource version up to which the informer of pods has seen them.
+	pods     corelisters.PodLister
+	podsSeen func() string
+	nodes    corelisters.NodeLister
+	served   sets.Set[string]
 
 	// watched are the kinds that the Ledger learns from; the process that
 	// leads has heard all of them as of its beginning.
@@ -167,13 +170,36 @@ func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.Namesp
 }
 
 // cached is an owner as the cache has it. Pods are not in it: all of them would
-// be in memory twice.
+// be in memory twice. Those of a group are listed as new as they were seen.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
-	switch kind.New().(type) {
-	case *corev1.Pod, *workload.PodGroup, *workload.Replica:
+	if a, ok := kind.(workload.Assembler); ok {
+		return a.Assemble(ctx, podsAsSeen{j.client, j.podsSeen}, key)
+	}
+	if _, ok := kind.New().(*corev1.Pod); ok {
 		return j.current(ctx, kind, key)
 	}
 	return j.find(kind, func(obj client.Object) error { return j.reader.Get(ctx, key, obj) })
+}
+
+// podsAsSeen lists pods from the API server's memory, at least as new as what seen
+// says, the resource version up to which an informer has seen them. For a list of
+// the very newest etcd is asked, which takes long under load, and a group is
+// listed several times while it starts.
+type podsAsSeen struct {
+	client.Reader
+	seen func() string
+}
+
+// List implements client.Reader.
+func (r podsAsSeen) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, pods := list.(*corev1.PodList); pods {
+		if version := r.seen(); version != "" {
+			opts = append(opts, &client.ListOptions{Raw: &metav1.ListOptions{
+				ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			}})
+		}
+	}
+	return r.Reader.List(ctx, list, opts...)
 }
 
 // note records an event on the job's owner, or on the first pods of a group,

@@ -124,6 +124,9 @@ type Effects interface {
 	Admit()
 	// Sync asks for the job to be reconciled with the API.
 	Sync(key JobKey)
+	// SyncLate asks for the same, a little later, so that more of what is going on
+	// is reconciled at once.
+	SyncLate(key JobKey)
 	// Holds says whether a job holds capacity from now on.
 	Holds(owner types.UID, holds bool)
 	// Settle asks how the pod that has gone from its slot ended.

@@ -32,13 +32,14 @@ func (l *Ledger) waitingWorkload(uid types.UID) *kueue.Workload {
 	return nil
 }
 
-// observe takes in a Workload that was written or changed by someone.
-func (l *Ledger) observe(uid types.UID, wl *kueue.Workload) {
+// observe takes in a Workload that was written or changed by someone, and says
+// whether its job has not been read with it yet.
+func (l *Ledger) observe(uid types.UID, wl *kueue.Workload) (unread bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
 	if e == nil || !e.newer(wl) {
-		return
+		return true
 	}
 	if e.workload == nil {
 		// A Workload made anew is a new chance.
@@ -56,6 +57,7 @@ func (l *Ledger) observe(uid types.UID, wl *kueue.Workload) {
 		l.effects.Report()
 	}
 	l.enqueue(e)
+	return e.readWith != wl.ResourceVersion
 }
 
 // setPriority takes in the priority of a job, which also says who may stop it.

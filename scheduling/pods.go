@@ -246,13 +246,22 @@ func (l *Ledger) record(pod *corev1.Pod) {
 		case over:
 			// Its end was read before its watch told of it.
 		case !seated:
-			if old := e.unplaced[pod.UID]; old == nil || old.Labels[workload.QueueLabel] != pod.Labels[workload.QueueLabel] {
+			old := e.unplaced[pod.UID]
+			if old == nil {
+				old = e.justRead[pod.UID]
+			}
+			if old == nil || old.Labels[workload.QueueLabel] != pod.Labels[workload.QueueLabel] {
 				l.reread(e)
 			}
 			put(&e.unplaced, pod.UID, pod)
 			l.seat(e, []*corev1.Pod{pod})
 		case pod.Spec.NodeName != "":
-			if !s.bound {
+			switch {
+			case s.bound:
+			case e.state == Admitted && s.node == pod.Spec.NodeName && e.job.Gated:
+				// The others of its gang follow it.
+				l.effects.SyncLate(keyOf(e.job.Owner))
+			default:
 				l.reread(e)
 			}
 			l.occupy(e, s, pod)

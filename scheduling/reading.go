@@ -59,7 +59,7 @@ func (l *Ledger) read(job *workload.Job, wl *kueue.Workload, no *reason.Reason) 
 func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *reason.Reason) {
 	differs := e.version == 0 || (e.workload == nil && wl != nil)
 	if e.newer(wl) {
-		e.workload = wl
+		e.workload, e.readWith = wl, wl.ResourceVersion
 	}
 	if e.holdsCapacity() {
 		e.stale = !sameSize(e.job, job)
@@ -100,11 +100,16 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		l.effects.Report()
 	}
 	for _, podOwner := range job.PodOwners() {
-		if l.podOwners[podOwner] != job.Owner.UID {
-			l.ownedBy(e, podOwner)
-			l.adopt(podOwner)
-			l.found(job.Pods)
+		if l.podOwners[podOwner] == job.Owner.UID {
+			continue
 		}
+		for _, pod := range job.Pods {
+			put(&e.justRead, pod.UID, pod)
+		}
+		l.ownedBy(e, podOwner)
+		l.adopt(podOwner)
+		l.found(job.Pods)
+		e.justRead = nil
 	}
 	switch {
 	case job.Finish != nil || job.Deleting:

@@ -34,6 +34,8 @@ type wishes struct {
 	returned map[types.UID]int
 	admits   int
 	synced   map[JobKey]int
+	// late is how many of the readings that were asked for may be late.
+	late int
 	// settles are the pods whose end was asked for and not yet told.
 	settles []settled
 	reports int
@@ -71,6 +73,11 @@ func (w *wishes) Return(pods []types.UID, _ string) {
 func (w *wishes) Admit()          { w.admits++ }
 func (w *wishes) Sync(key JobKey) { w.synced[key]++ }
 func (w *wishes) Report()         { w.reports++ }
+
+func (w *wishes) SyncLate(key JobKey) {
+	w.synced[key]++
+	w.late++
+}
 
 func (w *wishes) Holds(owner types.UID, holds bool) {
 	if holds {

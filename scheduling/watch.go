@@ -187,8 +187,8 @@ func (j *Jobs) renderAgain(namespace string) {
 	j.ledger.syncWaiting(namespace)
 }
 
-// workloadSeen takes in a Workload and has its job looked at where someone
-// else changed it.
+// workloadSeen takes in a Workload and has its job looked at, unless it was read
+// with that very version: it has written it itself.
 func (j *Jobs) workloadSeen(wl *kueue.Workload) {
 	if goesWithFinalizer(wl) {
 		j.deletions.Add(client.ObjectKeyFromObject(wl))
@@ -197,8 +197,9 @@ func (j *Jobs) workloadSeen(wl *kueue.Workload) {
 	if !ok {
 		return
 	}
-	j.ledger.observe(owner.UID, wl)
-	j.syncOwner(owner)
+	if j.ledger.observe(owner.UID, wl) {
+		j.syncOwner(owner)
+	}
 }
 
 func (j *Jobs) workloadGone(wl *kueue.Workload) {
