@@ -8,6 +8,32 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// BenchmarkRelief measures what it costs to find that none of 500 jobs, which have all of
+// 5,000 nodes, makes room for a gang of so many pods if it leaves alone. Of 1,000 that
+// shows from their size, of 10, because the CPU is others', only from their nodes.
+func BenchmarkRelief(b *testing.B) {
+	for _, count := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("%dpods", count), func(b *testing.B) { relieve(b, count) })
+	}
+}
+
+func relieve(b *testing.B, count int) {
+	nodes := makeNodes(5000, 8)
+	jobs, all := make([][]*v1.Pod, 500), []*v1.Pod(nil)
+	for i, n := range nodes {
+		pod := makePod("busy-"+n.Name, 8, on(n.Name))
+		jobs[i/10], all = append(jobs[i/10], pod), append(all, pod, makePod("other-"+n.Name, 0, cpus("60"), on(n.Name)))
+	}
+	c := newCluster(b, nodes, all...)
+	gang := gangOf(class(makePod("worker", 8, cpus("8")), count))
+	b.ReportAllocs()
+	for b.Loop() {
+		if found, err := c.planner.Relief(c.ctx, c.fw, c.snap, gang, jobs); found >= 0 || err != nil {
+			b.Fatalf("got job %d, error %v", found, err)
+		}
+	}
+}
+
 // BenchmarkWhyNot measures what it costs to find out that a gang of 1,000 pods has no
 // place on 5,000 nodes of 8 GPUs, and to say why, against the plan of one that has.
 // x-plan is the ratio; both are measured in turn.

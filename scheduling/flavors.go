@@ -154,6 +154,11 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 	if why != nil && refusedWhole(why) {
 		o.lack, err = p.lackOf(t.job, o.classes)
 	}
+	if o.lack != nil && why.Class == reason.NoPlacement {
+		var relief string
+		relief, err = p.relief(t, o.classes)
+		why = why.And(relief)
+	}
 	took := l.clock.Since(started)
 	t.took += took
 	metrics.PlanSeconds.Observe(took.Seconds())

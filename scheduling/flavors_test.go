@@ -166,7 +166,7 @@ func TestAJobWithoutAPlaceTriesItsNextFlavor(t *testing.T) {
 		},
 		"the first has no place, the second no quota": {
 			quotas: [2]int64{16, 4}, a: []int64{8}, b: []int64{8}, low: []int64{4}, job: one("j", 8),
-			why: "flavor a: needs 8 GPUs; 4 GPUs are free; 4 more GPUs are missing, on one node; not counted: 1 node(s) didn't match Pod's node affinity/selector; needs 8 GPUs in queue main, the quota is 4 in flavor b",
+			why: "flavor a: needs 8 GPUs; 4 GPUs are free; 4 more GPUs are missing, on one node; not counted: 1 node(s) didn't match Pod's node affinity/selector; it would fit if JobSet team-a/low-0 (4 GPUs) left; needs 8 GPUs in queue main, the quota is 4 in flavor b",
 		},
 	}
 	for name, tc := range tests {

@@ -106,6 +106,20 @@ func init() {
 			e.succeed(t, append(first, small)...)
 			e.onNode(t, second...)
 		}},
+		scenario{name: "a job without a place names the smallest job that is in its way, and starts when that has ended", run: func(t *testing.T, e *env) {
+			e.busyNodes(t, 8, 8)
+			e.Queue(t, e.namespace, "team", 64)
+			large, small := e.job("large", "team", 1, 8), e.job("small", "team", 1, 4)
+			e.Create(t, large)
+			e.runs(t, large, 1)
+			e.Create(t, small)
+			e.runs(t, small, 1)
+			waits := e.job("waits", "team", 1, 8)
+			e.Create(t, waits)
+			e.pending(t, waits, "NoPlacement", "needs 8 GPUs; 4 GPUs are free; 4 more GPUs are missing, on one node; it would fit if JobSet "+e.namespace+"/small (4 GPUs) left")
+			e.finish(t, small)
+			e.runs(t, waits, 1)
+		}},
 		scenario{name: "of ten pods nine would have a place: none starts until the tenth node comes", run: func(t *testing.T, e *env) {
 			e.busyNodes(t, 8, 8, 8, 8, 8, 8, 8, 8, 8)
 			e.Queue(t, e.namespace, "team", 128)
