@@ -2,9 +2,11 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,9 +88,15 @@ var provisioningScenarios = []scenario{
 		e.Queue(t, e.namespace, "team", 32)
 		gang := e.job("gang", "team", 3, 8)
 		e.Create(t, gang)
+		request := e.request(t, gang)
+		testcluster.Eventually(t, "a younger job to be behind it", func(context.Context) error {
+			if time.Now().Unix() <= gang.CreationTimestamp.Unix() {
+				return errors.New("it would be of the same second")
+			}
+			return nil
+		})
 		beyond := e.job("beyond", "team", 2, 8)
 		e.Create(t, beyond)
-		request := e.request(t, gang)
 		if got := e.asked(t, request); got != "3x8" {
 			t.Errorf("it asks for %s, want 3x8", got)
 		}
@@ -112,8 +120,12 @@ var provisioningScenarios = []scenario{
 		if n, err := e.requests(t.Context()); n != 2 || err != nil {
 			t.Errorf("there are %d requests and templates (%v), want one of each", n, err)
 		}
+		// It would take the place of the gang's first nodes.
+		if err := e.Client.Delete(t.Context(), beyond); err != nil {
+			t.Fatal(err)
+		}
 		e.Node(t, "node-1", 8)
-		e.pending(t, gang, "ExceedsCluster", "16 GPUs")
+		e.pending(t, gang, "ExceedsCluster", "the cluster has 16")
 		e.Node(t, "node-2", 8)
 		e.runs(t, gang, 3)
 		testcluster.Eventually(t, "the request to be gone", func(ctx context.Context) error {
