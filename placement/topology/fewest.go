@@ -18,12 +18,11 @@ func (t *Tree) fewest(ids []int32, need int, host bool) []share {
 		return []share{{best, need, host}}
 	}
 	ids = t.largestFirst(ids)
-	most, at := len(ids), none
+	most, at := 0, none
 	if host {
 		most, at = t.take(ids, need)
 	} else {
-		left := need
-		for most = 0; left > 0 && most < len(ids); most++ {
+		for left := need; left > 0 && most < len(ids); most++ {
 			left -= t.domains[ids[most]].slots
 		}
 	}
