@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -57,6 +59,28 @@ func TestPodsOfAGroupAreListedAsNewAsTheyWereSeen(t *testing.T) {
 				t.Errorf("lists (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPodsOfAGroupWithoutALabelAreFound by the scheduler's informer, since the API
+// server cannot select them.
+func TestPodsOfAGroupWithoutALabelAreFound(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	pod := relabel(ofGroup("", "a"), "")
+	pod.Annotations = map[string]string{workload.VolcanoGroupAnnotation: "gang", workload.VolcanoMinMemberAnnotation: "2"}
+	informed := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	if err := informed.Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	j := s.jobsOn(t, interceptor.Funcs{}, pod)
+	j.pods, j.podsSeen = corelisters.NewPodLister(informed), func() string { return "123" }
+	owner, _ := workload.PodJob(pod)
+	got, err := j.cached(t.Context(), j.kinds[owner.GroupKind()], owner.NamespacedName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.(*workload.PodGroup).Pods); n != 1 {
+		t.Errorf("the group has %d pods, want 1", n)
 	}
 }
 

@@ -173,7 +173,7 @@ func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.Namesp
 // be in memory twice. Those of a group are listed as new as they were seen.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
 	if a, ok := kind.(workload.Assembler); ok {
-		return a.Assemble(ctx, podsAsSeen{j.client, j.podsSeen}, key)
+		return a.Assemble(ctx, memberReader{podsAsSeen{j.client, j.podsSeen}, j.pods}, key)
 	}
 	if _, ok := kind.New().(*corev1.Pod); ok {
 		return j.current(ctx, kind, key)
