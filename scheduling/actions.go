@@ -86,7 +86,7 @@ func (l *Ledger) want(e *entry) action {
 		}
 	case Leaving:
 		switch {
-		case !e.ended && (!e.stopSent || !job.Suspended):
+		case !e.ended && (!e.stopSent || e.runs()):
 			return action{do: doSuspend, message: e.eviction.inShort(), eviction: e.eviction}
 		case e.occupied():
 			return l.reclaim(e)
@@ -104,6 +104,15 @@ func (l *Ledger) want(e *entry) action {
 		return action{do: doDelete}
 	}
 	return action{}
+}
+
+// runs says that a job is not stopped, or not any more. Pods that no owner stops do
+// not run once they are being deleted: nothing is left to be done but to wait.
+func (e *entry) runs() bool {
+	if !e.job.Gated {
+		return !e.job.Suspended
+	}
+	return slices.ContainsFunc(e.job.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && p.DeletionTimestamp == nil })
 }
 
 // waitForKueue are the pods of an admitted job that Kueue holds back by a gate. It

@@ -128,6 +128,42 @@ func TestAJobThatIsStoppedAndHasPodsOnADeadNodeGivesUpTheRest(t *testing.T) {
 	}
 }
 
+func TestAGroupIsNotEvictedAgainWhileItsPodsEndAndGivesUpWhatADeadNodeDoesNotKeep(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	a, b := ofGroup("g", "a"), ofGroup("g", "b")
+	j := s.admitted(groupOf(a, b), []string{"node-0", "node-1"})
+	bound := s.bindAll(a, b)
+	s.stop(j, eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, message: "test"})
+	s.stopped(j.Owner.UID)
+	now := func(pods ...*corev1.Pod) *workload.Job {
+		return with(j, func(j *workload.Job) { j.Suspended, j.Pods = false, pods })
+	}
+	dead := terminating(bound[0])
+	dead.DeletionTimestamp.Time = s.clock.Now()
+	if err := s.watched.UpdatePod(s.logger, bound[0], dead); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.read(now(dead, bound[1]), nil, nil); got.do != doSuspend {
+		t.Errorf("with a pod that is not being deleted the group needs %+v", got)
+	}
+	if got := s.read(now(dead, terminating(bound[1])), nil, nil); got.do != doNothing {
+		t.Errorf("with pods that are being deleted the group needs %+v", got)
+	}
+	s.gone(bound[1])
+	s.clock.Step(outstayFor + time.Second)
+	if got := s.read(now(dead), nil, nil); got.do != doLater {
+		t.Fatalf("with nothing left but the dead node's pod the group needs %+v", got)
+	}
+	s.clock.Step(reclaimEvery)
+	got := s.read(now(dead), nil, nil)
+	if got.do != doReclaim {
+		t.Fatalf("to do %+v", got)
+	}
+	if s.reclaimed(j.Owner.UID, got.live); s.used() != 8 {
+		t.Errorf("%d GPUs are charged", s.used())
+	}
+}
+
 func TestARestartChargesWhatAFinishedJobHasLeftRunning(t *testing.T) {
 	s := testScene(t, 16, 8, 8)
 	a := s.admitted(job("a", set("master", 0, 1, 4), set("worker", 0, 3, 4)), []string{"node-0"}, []string{"node-0", "node-1", "node-1"})
