@@ -66,15 +66,21 @@ func isMember(pod *corev1.Pod, group string) bool {
 }
 
 // part has the waiting pods of a group start one by one whose object says so. They
-// are read as pods without a group when that is written on them.
+// are read as pods without a group when that is written on them. Those of other
+// schedulers are left alone, unless they have a queue.
 func (j *Jobs) part(ctx context.Context, g *workload.PodGroup) error {
+	var left []*corev1.Pod
 	for _, pod := range g.Pods {
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-			continue
-		}
-		if err := g.Part(ctx, j.client, pod); err != nil {
+		queued := pod.Labels[workload.QueueLabel] != "" || g.Labels[workload.QueueLabel] != ""
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || (!queued && !j.served.Has(pod.Spec.SchedulerName)) {
+			left = append(left, pod)
+		} else if err := g.Part(ctx, j.client, pod); err != nil {
 			return err
 		}
+	}
+	if len(left) > 0 {
+		// What they take is charged to nobody.
+		j.ledger.LetGo(g.UID, left)
 	}
 	return nil
 }

@@ -44,7 +44,13 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		return j.leftBehind(ctx, kind, key.UID)
 	}
 	if g, ok := obj.(*workload.PodGroup); ok && g.Basic {
-		return j.part(ctx, g)
+		switch {
+		case !j.ledger.isRestored():
+			return errNotRestored
+		case !j.ledger.isCharged(g.UID):
+			return j.part(ctx, g)
+		}
+		// It was a gang when it was admitted, and is one until it has left.
 	}
 	job, managed, no, err := j.readHeld(ctx, kind, obj)
 	if err != nil {
