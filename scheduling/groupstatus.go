@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,15 +82,29 @@ func countsOtherwise(old, pod *corev1.Pod) bool {
 }
 
 // writeGroupStatus keeps the status of a PodGroup of scheduling.x-k8s.io true to
-// its pods.
+// its pods. What was written once is not written again before its pods have changed:
+// the controller of the API may run too, and say something else.
 func (j *Jobs) writeGroupStatus(ctx context.Context, key types.NamespacedName) error {
-	have, want, err := workload.PodGroupStatus(ctx, j.client, workload.Options{SchedulerNames: j.served}, key, j.clock.Now())
-	if err != nil || want == nil {
+	have, want, err := workload.PodGroupStatus(ctx, podsAsSeen{j.client, j.podsSeen}, workload.Options{SchedulerNames: j.served}, key, j.clock.Now())
+	if err != nil {
 		return err
+	}
+	if have == nil {
+		delete(j.groupsSaid, key)
+	}
+	if want == nil {
+		return nil
+	}
+	said, _, _ := unstructured.NestedMap(want.Object, "status")
+	// That is when it was said.
+	delete(said, "scheduleStartTime")
+	if equality.Semantic.DeepEqual(j.groupsSaid[key], said) {
+		return nil
 	}
 	// Where the definition has no status of its own, there is nothing to keep.
 	if err := j.client.Status().Patch(ctx, want, client.MergeFrom(have)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
 	}
+	put(&j.groupsSaid, key, said)
 	return nil
 }

@@ -63,8 +63,10 @@ type Jobs struct {
 	writes workqueue.TypedRateLimitingInterface[types.UID]
 	// deletions are the Workloads that are deleted and kept by a finalizer.
 	deletions workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	// groups are the PodGroups whose status is to be looked at.
-	groups workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// groups are the PodGroups whose status is to be looked at, groupsSaid what was
+	// written there last; only the worker of groups looks at that.
+	groups     workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	groupsSaid map[types.NamespacedName]map[string]any
 }
 
 // Timing is how long things may take.

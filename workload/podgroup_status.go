@@ -33,8 +33,8 @@ const (
 )
 
 // PodGroupStatus is a PodGroup of scheduling.x-k8s.io as r has it, and a copy with
-// the status that its pods give it at the time given. Both are nil where nothing
-// is to be written: the object is gone, is up to date, or has neither a queue nor
+// the status that its pods give it at the time given, which is nil where the object
+// is up to date. Both are nil where the object is gone, or has neither a queue nor
 // a pod that names one of Muster's schedulers. r must know pods, ReplicaSets and
 // StatefulSets, and PodGroups and the v1 Training Operator's jobs as unstructured.
 func PodGroupStatus(ctx context.Context, r client.Reader, o Options, key types.NamespacedName, now time.Time) (have, want *unstructured.Unstructured, err error) {
@@ -70,7 +70,7 @@ func PodGroupStatus(ctx context.Context, r client.Reader, o Options, key types.N
 		return nil, nil, fmt.Errorf("PodGroup %s: %w", key, err)
 	}
 	if equality.Semantic.DeepEqual(have.Object["status"], want.Object["status"]) {
-		return nil, nil, nil
+		return have, nil, nil
 	}
 	return have, want, nil
 }
