@@ -78,6 +78,10 @@ func (p *provisioner) run(ctx context.Context) {
 // provision makes the requests that are missing, deletes those that are not needed,
 // and tells what became of the others.
 func (p *provisioner) provision(ctx context.Context) error {
+	if !p.ledger.knowsAll() {
+		// A request that a scheduler before this one has made would seem to be nobody's.
+		return nil
+	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(provisioningGVK.GroupVersion().WithKind(provisioningGVK.Kind + "List"))
 	if err := p.reader.List(ctx, list, client.HasLabels{provisioningHash}); err != nil {
@@ -111,7 +115,11 @@ func (p *provisioner) provision(ctx context.Context) error {
 		if p.unwanted[uid].IsZero() {
 			p.unwanted[uid] = now
 		}
-		job := p.jobOfRequest(ctx, request)
+		job, err := p.jobOfRequest(ctx, request)
+		if err != nil {
+			keep(err)
+			continue
+		}
 		if job == nil || !p.ledger.waitsStill(job.UID) || now.Sub(p.unwanted[uid]) >= provisioningStays {
 			keep(p.withdraw(ctx, request))
 			if job != nil {
@@ -123,15 +131,18 @@ func (p *provisioner) provision(ctx context.Context) error {
 }
 
 // jobOfRequest is the job of a request's Workload; nil if that is gone.
-func (p *provisioner) jobOfRequest(ctx context.Context, request *unstructured.Unstructured) *workload.Owner {
+func (p *provisioner) jobOfRequest(ctx context.Context, request *unstructured.Unstructured) (*workload.Owner, error) {
 	of, wl := metav1.GetControllerOfNoCopy(request), &kueue.Workload{}
-	if err := p.reader.Get(ctx, client.ObjectKey{Namespace: request.GetNamespace(), Name: of.Name}, wl); err != nil || wl.UID != of.UID {
-		return nil
+	switch err := p.reader.Get(ctx, client.ObjectKey{Namespace: request.GetNamespace(), Name: of.Name}, wl); {
+	case isGone(err) || (err == nil && wl.UID != of.UID):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the Workload of ProvisioningRequest %s: %w", klog.KObj(request), err)
 	}
 	if owner, ok := workload.OwnerOf(wl); ok {
-		return &owner
+		return &owner, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // ask has nodes asked for a job by a request, which is nil if there is none yet. One

@@ -74,6 +74,14 @@ func missesNodes(why *reason.Reason) bool {
 	return why != nil && (why.Class == reason.NoPlacement || why.Class == reason.ExceedsCluster)
 }
 
+// knowsAll says that the jobs which there were when this process began to lead are in
+// the Ledger.
+func (l *Ledger) knowsAll() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.restored && !l.unread
+}
+
 // waitsStill says that the job is in the Ledger and waits.
 func (l *Ledger) waitsStill(uid types.UID) bool {
 	l.mu.Lock()
