@@ -80,18 +80,19 @@ func groupName(ps *workload.PodSet) string {
 	return *ps.Topology.PodSetGroupName
 }
 
-// isLeader says that pod set i is the single pod of its group: the first, if both
-// sets have one.
+// isLeader says that pod set i is the single pod of a group of two sets: the first, if
+// both have one.
 func isLeader(job *workload.Job, i int, group string) bool {
 	if job.PodSets[i].Count != 1 {
 		return false
 	}
+	others, leads := 0, false
 	for k := range job.PodSets {
 		if ps := &job.PodSets[k]; k != i && groupName(ps) == group {
-			return ps.Count > 1 || i < k
+			others, leads = others+1, ps.Count > 1 || i < k
 		}
 	}
-	return false
+	return others == 1 && leads
 }
 
 // flavorsAround are the flavors of a pod set and of the others of its group.

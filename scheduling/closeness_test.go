@@ -98,6 +98,12 @@ func TestJobsAreClose(t *testing.T) {
 		"a launcher that comes after them": {[]int{2, 3}, nil, []workload.PodSet{
 			asking(set("node", 0, 2, 8), grouped("rack")), asking(set("launcher", 0, 1, 8), grouped("rack")),
 		}, "b1 b2 | b0"},
+		"two sets of several pods in the group": {[]int{3, 4}, nil, []workload.PodSet{
+			asking(set("a", 0, 2, 8), grouped("rack")), asking(set("b", 0, 2, 8), grouped("rack")),
+		}, "b0 b1 | b2 b3"},
+		"three sets in the group, two of them single pods": {[]int{3, 4}, nil, []workload.PodSet{
+			asking(set("a", 0, 2, 8), grouped("rack")), asking(set("b", 0, 1, 8), grouped("rack")), asking(set("c", 0, 1, 8), grouped("rack")),
+		}, "b0 b1 | b2 | b3"},
 		"a launcher that asks for nothing": {[]int{3, 2}, nil, []workload.PodSet{
 			set("launcher", 0, 1, 1), asking(set("node", 0, 2, 4), required("rack")),
 		}, "b1 | b0 b0"},

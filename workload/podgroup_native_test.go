@@ -103,12 +103,23 @@ func TestNativePodGroupAsksForADomain(t *testing.T) {
 	}{
 		"pods of one kind":      {[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "1", ofNative)}, []request{{Required: rack}}},
 		"pods of two kinds":     {[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "2", ofNative)}, []request{{Required: rack, Group: "g"}, {Required: rack, Group: "g"}}},
+		"pods of two kinds, two of each": {
+			[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "1", ofNative), alonePod("c", "2", ofNative), alonePod("d", "2", ofNative)},
+			[]request{{Required: rack, Group: "g"}, {Required: rack, Group: "g"}},
+		},
+		"pods of three kinds": {
+			[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "2", ofNative), alonePod("c", "3", ofNative)},
+			[]request{{Required: rack, Group: "g"}, {Required: rack, Group: "g"}, {Required: rack, Group: "g"}},
+		},
 		"pods that ask for one": {[]client.Object{alonePod("a", "1", ofNative, own)}, []request{{Preferred: "example.com/block"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, job, _, no := readNative(t, append(tc.pods, nativeGroup(1, queue, inRack))...)
 			if no != nil {
 				t.Fatal(no)
+			}
+			if no := CheckTopology(job); no != nil {
+				t.Errorf("it is refused: %s", no)
 			}
 			var got []request
 			for _, s := range job.PodSets {

@@ -211,12 +211,17 @@ func CheckTopology(job *Job) *reason.Reason {
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		sets := groups[name]
+		// The pods of Kubernetes' own PodGroup are of as many kinds as they like.
+		pair := job.Owner.GroupVersionKind != NativePodGroupGVK || name != job.Owner.Name
+		differs := func(ps *PodSet) bool {
+			return !ptr.Equal(ps.Topology.Required, sets[0].Topology.Required) || !ptr.Equal(ps.Topology.Preferred, sets[0].Topology.Preferred)
+		}
 		switch {
-		case len(sets) != 2:
+		case pair && len(sets) != 2:
 			return reason.New(reason.Misconfigured, "the pod set group %q has %d pod sets; a group has 2", name, len(sets))
-		case sets[0].Count > 1 && sets[1].Count > 1:
+		case pair && sets[0].Count > 1 && sets[1].Count > 1:
 			return reason.New(reason.Misconfigured, "the pod set group %q has %d and %d pods; one of its pod sets must have 1", name, sets[0].Count, sets[1].Count)
-		case !ptr.Equal(sets[0].Topology.Required, sets[1].Topology.Required) || !ptr.Equal(sets[0].Topology.Preferred, sets[1].Topology.Preferred):
+		case slices.ContainsFunc(sets[1:], differs):
 			return reason.New(reason.Misconfigured, "the pod sets of the group %q ask for different topologies", name)
 		}
 	}
