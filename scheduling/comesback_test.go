@@ -74,6 +74,30 @@ func TestPodsThatAreGoneHaveATimeOfTheirOwnToComeBack(t *testing.T) {
 	}
 }
 
+func TestTheTimeToComeBackIsNotThatWhichOthersTookToStart(t *testing.T) {
+	const start, recovery = time.Hour, time.Minute
+	s := testScene(t, 16, 8, 8)
+	j := s.admitted(job("a", set("node", 0, 2, 8)), []string{"node-0", "node-1"})
+	timing := Timing{StartTimeout: start, RecoveryTimeout: recovery}
+	both := pods(j, "node", "first")
+	for _, p := range both {
+		s.Seen(p)
+	}
+	first := s.bindAll(both[:1]...)
+	s.giveUpLate(timing)
+	s.clock.Step(start / 2)
+	s.giveUpLate(timing)
+	s.gone(first[0])
+	s.confirm(onNode(both[1], "node-1"))
+	if s.giveUpLate(timing); s.state(j) != Admitted {
+		t.Fatal("a pod has no time to come back whose sibling has come late")
+	}
+	s.clock.Step(recovery)
+	if s.giveUpLate(timing); s.state(j) != Leaving {
+		t.Errorf("after %s it is %s", recovery, s.state(j))
+	}
+}
+
 // The room of pods that have succeeded was given away when the JobSet starts all over.
 func TestPodsThatComeAgainAfterTheySucceededGoToTheirOwnNodesIfThoseAreFree(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -98,10 +98,13 @@ func (l *Ledger) giveUp(uid types.UID, t Timing, cause string) {
 
 // runClocks starts and stops the clocks of a job.
 func (e *entry) runClocks(now time.Time) {
-	if e.state != Admitted || !e.late(now) {
+	starts := e.startsLate(now)
+	switch {
+	case e.state != Admitted || !e.late(now):
 		e.lateSince = 0
-	} else if e.lateSince == 0 {
-		e.lateSince = instantOf(now)
+	case e.lateSince == 0 || e.lateStart != starts:
+		// Those that are gone have another time than those that have never come.
+		e.lateSince, e.lateStart = instantOf(now), starts
 	}
 	if e.state != Admitted {
 		return
@@ -127,7 +130,7 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 		return &late
 	}
 	late.eviction = eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, backOff: true}
-	if limit := e.mayMiss(now, t); e.lateSince != 0 && now.Sub(e.lateSince.time()) >= limit {
+	if limit := e.mayMiss(t); e.lateSince != 0 && now.Sub(e.lateSince.time()) >= limit {
 		late.uncreated, late.creators = e.uncreated(), e.creators()
 		late.eviction.message = e.notThere(now, limit)
 		if no := e.refusal(); no != "" {
@@ -147,15 +150,23 @@ func (e *entry) lapse(now time.Time, t Timing) *lapse {
 
 // mayMiss is how long pods of a job may be missing on their nodes; it is another time
 // where all of them have been there.
-func (e *entry) mayMiss(now time.Time, t Timing) time.Duration {
+func (e *entry) mayMiss(t Timing) time.Duration {
+	if t.RecoveryTimeout == 0 || e.lateStart {
+		return t.StartTimeout
+	}
+	return t.RecoveryTimeout
+}
+
+// startsLate says that a pod which should be on its node has never been there.
+func (e *entry) startsLate(now time.Time) bool {
 	due := e.due()
 	for _, set := range e.sets {
 		starts := func(s *slot) bool { return s.missing(now) && !s.hasCome() }
-		if t.RecoveryTimeout == 0 || (due[set.set.Phase] && slices.ContainsFunc(set.slots, starts)) {
-			return t.StartTimeout
+		if due[set.set.Phase] && slices.ContainsFunc(set.slots, starts) {
+			return true
 		}
 	}
-	return t.RecoveryTimeout
+	return false
 }
 
 // neverReady is a phase whose pods have all been on their nodes for the time

@@ -89,6 +89,8 @@ type entry struct {
 	// lateSince is since when a pod that should be on its node is not; zero
 	// while there is none.
 	lateSince instant
+	// lateStart: one of them has never been there.
+	lateStart bool
 
 	// growth is of elastic jobs; nil for most.
 	growth *growth

@@ -43,7 +43,7 @@ func (l *Ledger) tendGroups(now time.Time, t Timing) {
 		if n := e.gone(now); n > 0 && now.Sub(e.lateSince.time()) >= goneFor && !l.kueueDecides() {
 			if told.gone[uid] = n; l.groupsTold.gone[uid] != n {
 				_, all := e.progress(now)
-				l.effects.Note(e.job, notePodsGone, goneNow(n, all)+fmt.Sprintf("; %s kept, and all are released if %s in %s", plural(n, "its place is", "their places are"), plural(n, "none takes it", "none take them"), e.mayMiss(now, t)))
+				l.effects.Note(e.job, notePodsGone, goneNow(n, all)+fmt.Sprintf("; %s kept, and all are released if %s in %s", plural(n, "its place is", "their places are"), plural(n, "none takes it", "none take them"), e.mayMiss(t)))
 			}
 		}
 		for _, pod := range e.unplaced {
