@@ -31,6 +31,11 @@ func (s *scalar) unknown(allocatable fwk.Resource) bool {
 	return s.device && allocatable.GetScalarResources()[s.name] == 0
 }
 
+// unknownGPUs says that GPUs of the demand may be there as devices.
+func (d *demand) unknownGPUs(allocatable fwk.Resource) bool {
+	return slices.ContainsFunc(d.scalars, func(s scalar) bool { return s.gpu && s.unknown(allocatable) })
+}
+
 func demandOf(request fwk.Resource, isGPU func(v1.ResourceName) bool) demand {
 	d := demand{
 		milliCPU:  request.GetMilliCPU(),

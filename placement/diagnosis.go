@@ -67,6 +67,9 @@ func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.
 				why.clusterGPUs += quantity
 			}
 		}
+		unknown := s.demand.unknownGPUs(allocatable)
+		why.uncounted = why.uncounted || unknown ||
+			slices.ContainsFunc(gang, func(sibling *classSearch) bool { return sibling.demand.unknownGPUs(allocatable) })
 		// Less than none is free where room is claimed that others have not left.
 		size := s.demand.gpusOf(allocatable, s.isGPU)
 		left := size - s.demand.gpusOf(requested, s.isGPU)
@@ -89,7 +92,7 @@ func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.
 			why.total += size
 			why.largest = max(why.largest, size)
 			why.emptyRoom += s.demand.room(allocatable, empty, 0, s.class.Count)
-			if size >= s.demand.gpus {
+			if unknown || size >= s.demand.gpus {
 				for i := range why.sizes {
 					why.sizes[i].size(node)
 				}

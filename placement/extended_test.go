@@ -53,3 +53,28 @@ func TestDevicesBehindAnExtendedResource(t *testing.T) {
 		})
 	}
 }
+
+// TestDevicesAreNotCountedAsNone: nobody but Filter says how many of them there are.
+func TestDevicesAreNotCountedAsNone(t *testing.T) {
+	gpus := makeDeviceClass()
+	gpus.Spec.ExtendedResourceName = new(string(gpuResource))
+	for name, test := range map[string]struct {
+		gang Gang
+		want string
+	}{
+		"more GPUs than nodes have devices": {gangOf(class(makePod("p", 8), 1)), "NoPlacement: no node with 8 free GPUs passes: 1 cannot allocate all claims"},
+		"more CPUs than any node has":       {gangOf(class(makePod("p", 2, cpus("9999")), 1)), "ExceedsCluster: needs 9999 CPUs on one node with 2 GPUs; the largest has 64"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClaimCluster(t, []runtime.Object{gpus, makeSlice("d0", 4)}, []*v1.Node{makeNode("d0", 0)})
+			c.await(t, func() bool { return c.planner.claims.isDevice(gpuResource) })
+			_, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, test.gang)
+			if err != nil || why == nil {
+				t.Fatalf("it is placed: %v", err)
+			}
+			if diff := cmp.Diff(test.want, string(why.Class)+": "+why.Message); diff != "" {
+				t.Errorf("reason (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -34,6 +34,8 @@ type shortage struct {
 	// gangGPUs and clusterGPUs are all that the gang asks for and all that
 	// nodes have, of any name and usable or not.
 	gangGPUs, clusterGPUs int64
+	// uncounted says that nodes may have GPUs as devices, which are in no number here.
+	uncounted bool
 	// nodes is the number of nodes in the snapshot.
 	nodes int
 	// free GPUs on usable nodes without the gang, and the most on one node.
@@ -91,7 +93,7 @@ func (s *shortage) reason() *reason.Reason {
 		return reason.New(reason.NoPlacement, "%sno node passes: %s", s.subject(""), shorten(s.refused))
 	case s.nodes == 0:
 		return reason.New(reason.ExceedsCluster, "the cluster has no nodes")
-	case s.gangGPUs > s.clusterGPUs:
+	case s.gangGPUs > s.clusterGPUs && !s.uncounted:
 		return reason.New(reason.ExceedsCluster, "needs %s; the cluster has %d", unit("").of(s.gangGPUs), s.clusterGPUs)
 	case s.possible == 0:
 		return reason.New(reason.NoPlacement, "%sno node passes: %s", s.subject(""), s.refusals.String())
@@ -129,9 +131,9 @@ func (s *shortage) tooBig() string {
 		holder = "the nodes that it may use have"
 	}
 	switch need := s.gpus * int64(s.pods); {
-	case need > s.total:
+	case need > s.total && !s.uncounted:
 		return fmt.Sprintf("%s %s; %s %d", s.subject("needs"), s.unit.of(need), holder, s.total)
-	case s.gpus > s.largest:
+	case s.gpus > s.largest && !s.uncounted:
 		return fmt.Sprintf("%s %s on one node; the largest node has %d", s.subject("needs"), s.unit.of(s.gpus), s.largest)
 	}
 	if s.gpus > 0 {
