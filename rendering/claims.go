@@ -32,7 +32,7 @@ func (r *Renderer) CountClaims(c Claims) { r.claims = &c }
 // that cannot be said.
 func (c *Claims) count(job *workload.Job) error {
 	// A claim that several pods name has its devices once.
-	shared := sets.New[string]()
+	shared, payers := sets.New[string](), payersOf(job)
 	for i := range job.PodSets {
 		ps := &job.PodSets[i]
 		ps.Claimed = workload.Claimed{Renamed: c.renamed(ps.ChargedSpec())}
@@ -47,7 +47,7 @@ func (c *Claims) count(job *workload.Job) error {
 				if err := c.add(&ps.Claimed.PerPod, &template.Spec.Spec, "ResourceClaimTemplate "+name); err != nil {
 					return err
 				}
-			case claim.ResourceClaimName != nil && !shared.Has(*claim.ResourceClaimName):
+			case claim.ResourceClaimName != nil && payers[*claim.ResourceClaimName] == i && !shared.Has(*claim.ResourceClaimName):
 				name := *claim.ResourceClaimName
 				shared.Insert(name)
 				object, err := c.Claims.ResourceClaims(job.Owner.Namespace).Get(name)
@@ -61,6 +61,24 @@ func (c *Claims) count(job *workload.Job) error {
 		}
 	}
 	return nil
+}
+
+// payersOf are the pod sets that count for each claim that pods name: the first with
+// any pods, or else the first.
+func payersOf(job *workload.Job) map[string]int {
+	payers := map[string]int{}
+	for i := range job.PodSets {
+		for _, claim := range job.PodSets[i].ChargedSpec().ResourceClaims {
+			if claim.ResourceClaimName == nil {
+				continue
+			}
+			first, found := payers[*claim.ResourceClaimName]
+			if !found || (job.PodSets[first].Count == 0 && job.PodSets[i].Count > 0) {
+				payers[*claim.ResourceClaimName] = i
+			}
+		}
+	}
+	return payers
 }
 
 // renamed are those of the pod's requests that name a class instead of a resource.

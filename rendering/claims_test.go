@@ -57,6 +57,35 @@ func naming(name string) func(*corev1.PodSpec) {
 	}
 }
 
+// TestDevicesThatPodSetsShareAreCountedWhereThereArePods: a set without any is not
+// charged for what it shares.
+func TestDevicesThatPodSetsShareAreCountedWhereThereArePods(t *testing.T) {
+	c := counting(t, nil, map[string]resourceapi.ResourceClaimSpec{"node": claimOf(exactly("gpu.nvidia.com", 8))})
+	for name, test := range map[string]struct{ counts, want []int64 }{
+		"the first has none": {[]int64{0, 2, 2}, []int64{0, 8, 0}},
+		"all have some":      {[]int64{1, 2, 2}, []int64{8, 0, 0}},
+		"none has any yet":   {[]int64{0, 0, 0}, []int64{8, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &workload.Job{}
+			job.Owner.Namespace = namespace
+			for _, n := range test.counts {
+				job.PodSets = append(job.PodSets, workload.PodSet{Count: int32(n), Template: *template(naming("node"))})
+			}
+			if err := c.count(job); err != nil {
+				t.Fatal(err)
+			}
+			var got []int64
+			for i := range job.PodSets {
+				got = append(got, workload.GPUs(job.PodSets[i].Claimed.Shared))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("GPUs that each set shares (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestDevicesAreCounted(t *testing.T) {
 	const gpus = "nvidia.com/gpu"
 	admin, all := exactly("gpu.nvidia.com", 8), exactly("gpu.nvidia.com", 0)

@@ -11,7 +11,7 @@ type Claimed struct {
 	// PerPod is what each pod claims for itself.
 	PerPod corev1.ResourceList
 	// Shared is what all pods of the set claim together, beside. What several sets
-	// share is the first one's.
+	// share is the first one's that has pods.
 	Shared corev1.ResourceList
 	// Renamed are the resources of quota for others that pods request, which stand
 	// for devices.
