@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,13 +83,16 @@ func (j *Jobs) retryClaims() {
 	}
 }
 
-// claimsChanged has the jobs tried again whose pods claim volumes or devices.
+// claimsChanged has the jobs tried again whose pods claim volumes or devices, or ask
+// for resources behind which there may be devices by now.
 func (l *Ledger) claimsChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epoch++
 	l.waits.seen.room++
-	l.cured(func(b *bucket) bool { return b.needsClaims }, forRoom)
+	mayBeDevices := func(b *bucket) bool { return slices.ContainsFunc(b.extended, l.isDevice) }
+	l.cured(func(b *bucket) bool { return b.needsClaims || mayBeDevices(b) }, forRoom)
+	l.cured(mayBeDevices, forGPUs)
 	if len(l.waits.lost) > 0 {
 		l.effects.Admit()
 	}

@@ -54,7 +54,7 @@ func (l *Ledger) lastingly(e *entry) *reason.Reason {
 	}
 	for i := range e.job.PodSets {
 		ps := &e.job.PodSets[i]
-		if n := ps.AdvertisedGPUs(); ps.Count > 0 && n > l.nodes.most() {
+		if n := ps.AdvertisedGPUs(l.isDevice); ps.Count > 0 && n > l.nodes.most() {
 			return reason.New(reason.ExceedsCluster, "needs %s on one node; the largest node has %d", amount(n, 1), l.nodes.most())
 		}
 	}

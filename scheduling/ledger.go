@@ -174,7 +174,6 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		sees:        func(placement.Gang) {},
 		heardNodes:  newHeard(), heardNamespaces: newHeard(),
 	}
-	l.waits.isDevice = l.isDevice
 	return l
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -96,21 +97,31 @@ func scheduledVolumes(volumes []corev1.Volume) []corev1.Volume {
 }
 
 // needsClaims says that volumes or devices which come, or are bound, may let the
-// job start: its pods claim some, or ask for resources behind which there may be.
-func needsClaims(job *workload.Job, isDevice func(corev1.ResourceName) bool) bool {
+// job start: its pods claim some.
+func needsClaims(job *workload.Job) bool {
 	for i := range job.PodSets {
 		t := job.PodSets[i].PlacedTemplate()
 		claims := func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 		if len(t.Spec.ResourceClaims) > 0 || slices.ContainsFunc(t.Spec.Volumes, claims) {
 			return true
 		}
+	}
+	return false
+}
+
+// extendedOf are the resources that pods of the job ask for and behind which there may
+// be devices, now or when there is a class for them.
+func extendedOf(job *workload.Job) []corev1.ResourceName {
+	var out []corev1.ResourceName
+	for i := range job.PodSets {
+		t := job.PodSets[i].PlacedTemplate()
 		for name, quantity := range workload.Requests(&t) {
-			if !quantity.IsZero() && isDevice(name) {
-				return true
+			if strings.Contains(string(name), "/") && !quantity.IsZero() && !slices.Contains(out, name) {
+				out = append(out, name)
 			}
 		}
 	}
-	return false
+	return out
 }
 
 // needsOthers says that pods which come to their nodes may let the job start: it

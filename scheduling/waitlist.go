@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -28,9 +27,7 @@ type waitlist struct {
 	lines     map[types.NamespacedName]*line
 	uncounted map[types.NamespacedName]int32
 	buckets   map[bucketKey]*bucket
-	// isDevice tells whether there may be devices behind an extended resource.
-	isDevice func(corev1.ResourceName) bool
-	demands  map[shape]*demand
+	demands   map[shape]*demand
 	// requests are what pods of waiting jobs have been found to request, by what
 	// it says in words: jobs of many shapes request the same.
 	requests map[string]quota.Requests
@@ -81,7 +78,6 @@ type waitlist struct {
 
 func newWaitlist() waitlist {
 	return waitlist{
-		isDevice:  func(corev1.ResourceName) bool { return false },
 		lines:     map[types.NamespacedName]*line{},
 		uncounted: map[types.NamespacedName]int32{},
 		buckets:   map[bucketKey]*bucket{},

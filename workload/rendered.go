@@ -1,6 +1,11 @@
 package workload
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
 
 // Rendered is a pod template as pods made of it will be. Neither pod has a
 // node, a status or what only the kubelet reads. They may be shared between
@@ -25,8 +30,12 @@ func (p *PodSet) requests() corev1.ResourceList {
 }
 
 // AdvertisedGPUs is how many GPUs one pod of the set needs that its node advertises:
-// without those that it claims.
-func (p *PodSet) AdvertisedGPUs() int64 { return GPUs(p.requests()) }
+// without those that it claims, and those of resources behind which there may be devices.
+func (p *PodSet) AdvertisedGPUs(isDevice func(corev1.ResourceName) bool) int64 {
+	requests := p.requests()
+	maps.DeleteFunc(requests, func(name corev1.ResourceName, _ resource.Quantity) bool { return isDevice(name) })
+	return GPUs(requests)
+}
 
 // GPUs is how many GPUs all pods of the set are charged for together.
 func (p *PodSet) GPUs() int64 {
