@@ -179,7 +179,7 @@ func isUsable(status *fwk.Status) bool {
 		return true
 	}
 	switch status.Plugin() {
-	case names.NodeResourcesFit, names.InterPodAffinity, names.VolumeBinding, names.DynamicResources:
+	case names.NodeResourcesFit, names.InterPodAffinity, names.VolumeBinding, names.DynamicResources, GPUDevices:
 		return true
 	}
 	return false

@@ -6,6 +6,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
+// GPUDevices is the name of the plugin that may stand in profiles for DynamicResources.
+const GPUDevices = "GPUDevices"
+
 // isDevice tells whether devices may stand behind an extended resource: on nodes that
 // do not advertise it the scheduler makes a claim for it. Nil claims know of none.
 func (c *claims) isDevice(name v1.ResourceName) bool {

@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
 // Nodes that start with d have four devices behind nvidia.com/gpu and advertise none;
@@ -76,5 +78,14 @@ func TestDevicesAreNotCountedAsNone(t *testing.T) {
 				t.Errorf("reason (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNodesWhoseDevicesAreTakenAreUsable(t *testing.T) {
+	for plugin, want := range map[string]bool{names.DynamicResources: true, GPUDevices: true, names.NodeAffinity: false} {
+		status := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "cannot allocate all claims").WithPlugin(plugin)
+		if got := isUsable(status); got != want {
+			t.Errorf("a node that %s refuses may be used one day: %v, want %v", plugin, got, want)
+		}
 	}
 }

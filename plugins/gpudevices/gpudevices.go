@@ -20,7 +20,7 @@ import (
 )
 
 // Name is the name of the plugin in profiles, metrics and logs.
-const Name = "GPUDevices"
+const Name = placement.GPUDevices
 
 const gpuResource v1.ResourceName = "nvidia.com/gpu"
 
