@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-base/metrics/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -48,6 +50,16 @@ func TestGPUSecondsAreCountedWhileNoPodIsThere(t *testing.T) {
 	counts("one pod is lost", 8)
 	s.settle(true)
 	counts("it had succeeded", 0)
+}
+
+func TestClaimedGPUsAreHeldToo(t *testing.T) {
+	s := testScene(t, 64, 64)
+	of := job("a", set("node", 0, 2, 1))
+	of.PodSets[0].Claimed.PerPod = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("3")}
+	s.plan(s.pending(of), []string{"node-0", "node-0"})
+	if got := s.heldGPUs()["cq"]; got != 8 {
+		t.Errorf("%d GPUs are held, want 8", got)
+	}
 }
 
 func TestWhoFindsNoNodesIsToldWhatIsHeldForPodsThatAreMissing(t *testing.T) {

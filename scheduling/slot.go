@@ -110,7 +110,7 @@ type setSlots struct {
 	// domains are where Kueue has put the pods of the slots, as node selectors;
 	// nil where it leaves that to us.
 	domains []map[string]string
-	// gpus is what each pod asks for.
+	// gpus is what each pod asks for, and claims for itself.
 	gpus int64
 	// startedAt is when all pods of the set's phase were first on their nodes;
 	// zero before, as far as the last tick knows.
@@ -126,7 +126,7 @@ func (s *setSlots) admits(pod *corev1.Pod) bool {
 // beyond the nodes are lost.
 func newSet(ps workload.PodSet, nodes []string) *setSlots {
 	set := &setSlots{
-		set: ps, gpus: workload.GPUs(workload.Requests(&ps.Template)),
+		set: ps, gpus: workload.GPUs(ps.PerPod()),
 		attempt: ps.Attempt(), succeeded: map[int32]int32{},
 	}
 	for i := range int(ps.Count) {
