@@ -160,12 +160,10 @@ func (e *entry) remaining() (*workload.Job, *quota.Assignment) {
 	}
 	a := *e.assignment
 	a.PodSetUsage, a.Usage = make([]quota.Requests, len(e.sets)), quota.Usage{}
-	for i, set := range e.sets {
+	for i := range e.sets {
 		usage := quota.Requests{}
-		for r, n := range e.assignment.PodSetUsage[i] {
-			if len(set.slots) > 0 {
-				usage[r] = set.part(r, n, counts[i])
-			}
+		for r := range e.assignment.PodSetUsage[i] {
+			usage[r] = e.part(i, r, counts)
 			if f, ok := a.Flavors[i][r]; ok {
 				a.Usage[quota.FlavorResource{Flavor: f, Resource: r}] += usage[r]
 			}

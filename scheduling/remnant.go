@@ -107,25 +107,39 @@ func (e *entry) reclaimable(live []int32) []kueue.ReclaimablePod {
 // usageOf is what so many pods of each set take.
 func (e *entry) usageOf(live []int32) quota.Usage {
 	usage := quota.Usage{}
-	for i, set := range e.sets {
-		if len(set.slots) == 0 {
-			continue
-		}
+	for i := range e.sets {
 		for r, flavor := range e.assignment.Flavors[i] {
-			usage[quota.FlavorResource{Flavor: flavor, Resource: r}] += set.part(r, e.assignment.PodSetUsage[i][r], live[i])
+			usage[quota.FlavorResource{Flavor: flavor, Resource: r}] += e.part(i, r, live)
 		}
 	}
 	return usage
 }
 
-// part is what so many pods of the set take of what all of them do. What they share
-// stays until the last has gone; the rest is divisible by their number.
-func (s *setSlots) part(name corev1.ResourceName, all int64, live int32) int64 {
-	if live == 0 {
-		return 0
+// part is what a set takes of what it is charged when so many pods of each set are left.
+// What pods share stays until the last has gone, whose set may be another one; the
+// rest is divisible by their number.
+func (e *entry) part(i int, name corev1.ResourceName, live []int32) (usage int64) {
+	set, all := e.sets[i], e.assignment.PodSetUsage[i][name]
+	shared := min(all, quota.RequestsOf(set.set.Claimed.Shared)[name])
+	if n := int64(len(set.slots)); n > 0 {
+		usage = (all - shared) / n * int64(live[i])
 	}
-	shared := min(all, quota.RequestsOf(s.set.Claimed.Shared)[name])
-	return (all-shared)/int64(len(s.slots))*int64(live) + shared
+	for k, other := range e.sets {
+		if live[k] > 0 && (k == i || set.sharesWith(other)) {
+			return usage + shared
+		}
+	}
+	return usage
+}
+
+// sharesWith says that pods of both sets name one claim.
+func (s *setSlots) sharesWith(other *setSlots) bool {
+	claims := other.set.ChargedSpec().ResourceClaims
+	return slices.ContainsFunc(s.set.ChargedSpec().ResourceClaims, func(c corev1.PodResourceClaim) bool {
+		return c.ResourceClaimName != nil && slices.ContainsFunc(claims, func(o corev1.PodResourceClaim) bool {
+			return o.ResourceClaimName != nil && *o.ResourceClaimName == *c.ResourceClaimName
+		})
+	})
 }
 
 // restoreLive takes over from its Workload for how many pods a job that leaves is

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -239,13 +240,29 @@ func TestAFinishedJobMayHaveASetOfNoPods(t *testing.T) {
 }
 
 func TestWhatPodsShareStaysUntilTheLastHasGone(t *testing.T) {
-	s := &setSlots{set: workload.PodSet{Claimed: workload.Claimed{Shared: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("5")}}}, slots: make([]*slot, 4)}
-	for live, want := range map[int32]int64{4: 17, 3: 14, 1: 8, 0: 0} {
-		if got := s.part("nvidia.com/gpu", 17, live); got != want {
-			t.Errorf("%d of 4 pods that have 3 GPUs each and share 5: %d, want %d", live, got, want)
+	naming := func(claim string, slots int) *setSlots {
+		s := &setSlots{slots: make([]*slot, slots)}
+		s.set.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpus", ResourceClaimName: &claim}}
+		return s
+	}
+	payer := naming("a", 4)
+	payer.set.Claimed.Shared = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("5")}
+	e := &entry{
+		sets:       []*setSlots{payer, naming("a", 2), naming("b", 2)},
+		assignment: &quota.Assignment{PodSetUsage: []quota.Requests{{"nvidia.com/gpu": 17, "cpu": 8}, {}, {}}},
+	}
+	for _, test := range []struct {
+		live []int32
+		want int64
+	}{
+		{[]int32{4, 2, 2}, 17}, {[]int32{3, 0, 0}, 14}, {[]int32{1, 0, 0}, 8}, {[]int32{0, 0, 0}, 0},
+		{[]int32{0, 1, 0}, 5}, {[]int32{0, 0, 2}, 0},
+	} {
+		if got := e.part(0, "nvidia.com/gpu", test.live); got != test.want {
+			t.Errorf("of 4 pods that have 3 GPUs each and share 5, with 2 others, %v are left: %d, want %d", test.live, got, test.want)
 		}
 	}
-	if got := s.part("cpu", 8, 2); got != 4 {
+	if got := e.part(0, "cpu", []int32{2, 0, 0}); got != 4 {
 		t.Errorf("half of what they do not share is %d of 8", got)
 	}
 }
