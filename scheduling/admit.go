@@ -20,7 +20,7 @@ type admission struct {
 	assignment *quota.Assignment
 	nodes      [][]string
 	state      State
-	replanned  int
+	replanned  int32
 	message    string
 	close      *closeness
 }
@@ -107,7 +107,7 @@ func outcomeOf(err error) outcome {
 // admitted, its slots' new nodes; latest is the newest Workload known. It
 // reports whether the job is admitted now and was not before. While the outcome
 // is unknown charge and holds stay, and the write is tried again.
-func (l *Ledger) written(uid types.UID, replanned int, latest *kueue.Workload, result outcome, err error) bool {
+func (l *Ledger) written(uid types.UID, replanned int32, latest *kueue.Workload, result outcome, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]

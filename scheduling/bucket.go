@@ -3,8 +3,6 @@ package scheduling
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/quota"
 )
@@ -41,8 +39,6 @@ type bucket struct {
 	stands bool
 	// needsOthers, needsClaims: see there.
 	needsOthers, needsClaims bool
-	// extended: see extendedOf.
-	extended []corev1.ResourceName
 	// renewed: it is among the renewals.
 	renewed bool
 	// missed says that room has come while it rested.
@@ -68,11 +64,12 @@ func (w *waitlist) join(key bucketKey, e *entry, h *head, now time.Time) bool {
 	b := w.buckets[key]
 	if b == nil {
 		w.born++
-		b = &bucket{key: key, born: w.born, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job), extended: extendedOf(e.job)}
+		b = &bucket{key: key, born: w.born, needsOthers: needsOthers(e.job), needsClaims: needsClaims(e.job)}
 		b.rank, b.head, b.cure = e.filed(), h, cure{wait: aside}
 		if b.demand = w.demands[key.shape]; b.demand == nil {
 			b.demand = &demand{perPod: w.known(e.job)}
 			w.demands[key.shape] = b.demand
+			w.extended.Insert(extendedOf(e.job)...)
 		}
 		b.demand.buckets++
 		h.buckets++

@@ -90,9 +90,19 @@ func (l *Ledger) claimsChanged() {
 	defer l.mu.Unlock()
 	l.epoch++
 	l.waits.seen.room++
-	mayBeDevices := func(b *bucket) bool { return slices.ContainsFunc(b.extended, l.isDevice) }
+	devices := l.waits.extended.Clone()
+	for name := range devices {
+		if !l.isDevice(name) {
+			devices.Delete(name)
+		}
+	}
+	mayBeDevices := func(b *bucket) bool {
+		return len(devices) > 0 && slices.ContainsFunc(extendedOf(b.jobs.items[0].job), devices.Has)
+	}
 	l.cured(func(b *bucket) bool { return b.needsClaims || mayBeDevices(b) }, forRoom)
-	l.cured(mayBeDevices, forGPUs)
+	if len(devices) > 0 {
+		l.cured(mayBeDevices, forGPUs)
+	}
 	if len(l.waits.lost) > 0 {
 		l.effects.Admit()
 	}

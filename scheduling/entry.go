@@ -58,8 +58,9 @@ type entry struct {
 	// until when nothing will be.
 	reservation   *reservation
 	noReservation instant
-	// unread is what was last said of annotations that cannot be read.
-	unread string
+	// unread is what was last said of annotations that cannot be read; nil if
+	// nothing was.
+	unread *string
 	// ignored is the queue that the owner names and the job is not in, because it
 	// runs; nil if it is in that which it names.
 	ignored *string
@@ -67,8 +68,8 @@ type entry struct {
 	// admitted and misses nodes; nil if nothing was.
 	said *said
 	// provisioning is what became of the nodes that were asked for it, to be said
-	// with its reason; empty if none were.
-	provisioning string
+	// with its reason; nil if none were.
+	provisioning *string
 	// podOwners are the UIDs by which pods have named the job.
 	podOwners []types.UID
 
@@ -85,12 +86,11 @@ type entry struct {
 	// may be heard of more than once when it succeeds while the job is restored.
 	succeeded map[types.UID]struct{}
 	// replanned counts the changes of slots' nodes since admission.
-	replanned int
+	replanned int32
 	// lateSince is since when a pod that should be on its node is not; zero
-	// while there is none.
-	lateSince instant
-	// lateStart: one of them has never been there.
+	// while there is none. lateStart: one of them has never been there.
 	lateStart bool
+	lateSince instant
 
 	// growth is of elastic jobs; nil for most.
 	growth *growth

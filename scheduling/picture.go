@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -207,7 +208,7 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 		why = why.And(l.heldFor)
 	}
 	if missesNodes(why) {
-		why = why.And(e.provisioning)
+		why = why.And(ptr.Deref(e.provisioning, ""))
 	}
 	if r := e.reservation; r != nil {
 		why = why.And("; " + r.String())

@@ -70,9 +70,10 @@ func (l *Ledger) update(e *entry, job *workload.Job, wl *kueue.Workload, no *rea
 		differs = differs || !sameRequest(e.job, job)
 	}
 	e.setJob(job)
-	if job.Hints.Invalid != e.unread {
-		if e.unread = job.Hints.Invalid; e.unread != "" {
-			l.effects.Note(e.job, noteInvalidAnnotation, e.unread+"; it is ignored")
+	if invalid := job.Hints.Invalid; invalid != ptr.Deref(e.unread, "") {
+		if e.unread = nil; invalid != "" {
+			e.unread = &invalid
+			l.effects.Note(e.job, noteInvalidAnnotation, invalid+"; it is ignored")
 		}
 	}
 	if e.renew() {

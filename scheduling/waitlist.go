@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
@@ -31,6 +33,8 @@ type waitlist struct {
 	// requests are what pods of waiting jobs have been found to request, by what
 	// it says in words: jobs of many shapes request the same.
 	requests map[string]quota.Requests
+	// extended are the extended resources that waiting jobs have asked for.
+	extended sets.Set[corev1.ResourceName]
 	// born numbers the buckets.
 	born int64
 
@@ -82,6 +86,7 @@ func newWaitlist() waitlist {
 		uncounted: map[types.NamespacedName]int32{},
 		buckets:   map[bucketKey]*bucket{},
 		demands:   map[shape]*demand{},
+		extended:  sets.Set[corev1.ResourceName]{},
 		requests:  map[string]quota.Requests{},
 		heads:     map[string]*head{},
 		where:     map[types.NamespacedName]*head{},

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -96,10 +97,13 @@ func (l *Ledger) sayProvisioning(uid types.UID, says string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.jobs[uid]
-	if e == nil || e.provisioning == says {
+	if e == nil || ptr.Deref(e.provisioning, "") == says {
 		return false
 	}
-	e.provisioning = says
+	e.provisioning = nil
+	if says != "" {
+		e.provisioning = &says
+	}
 	if e.spot.waits {
 		l.waits.untold.add(e)
 		l.effects.Report()

@@ -101,8 +101,8 @@ func TestNativePodGroupAsksForADomain(t *testing.T) {
 		pods []client.Object
 		want []request
 	}{
-		"pods of one kind":      {[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "1", ofNative)}, []request{{Required: rack}}},
-		"pods of two kinds":     {[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "2", ofNative)}, []request{{Required: rack, Group: "g"}, {Required: rack, Group: "g"}}},
+		"pods of one kind":  {[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "1", ofNative)}, []request{{Required: rack}}},
+		"pods of two kinds": {[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "2", ofNative)}, []request{{Required: rack, Group: "g"}, {Required: rack, Group: "g"}}},
 		"pods of two kinds, two of each": {
 			[]client.Object{alonePod("a", "1", ofNative), alonePod("b", "1", ofNative), alonePod("c", "2", ofNative), alonePod("d", "2", ofNative)},
 			[]request{{Required: rack, Group: "g"}, {Required: rack, Group: "g"}},
