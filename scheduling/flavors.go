@@ -151,17 +151,11 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 	}
 	started := l.clock.Now()
 	plan, heard, why, err := p.plan(t, t.job, o.classes)
-	if why != nil && refusedWhole(why) {
-		o.lack, err = p.lackOf(t.job, o.classes)
+	metrics.PlanSeconds.Observe(l.clock.Since(started).Seconds())
+	if err == nil && missesNodes(why) {
+		why = p.explain(t, o, why)
 	}
-	if o.lack != nil && why.Class == reason.NoPlacement {
-		var relief string
-		relief, err = p.relief(t, o.classes)
-		why = why.And(relief)
-	}
-	took := l.clock.Since(started)
-	t.took += took
-	metrics.PlanSeconds.Observe(took.Seconds())
+	t.took += l.clock.Since(started)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +169,7 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 		o.why, o.lack, t.final = reason.New(reason.NoPlacement, "planning failed: %v", err), nil, true
 		return false, nil
 	case why != nil:
-		o.why, t.final = why, !refusedWhole(why)
+		o.why, t.final = why, !missesNodes(why)
 		return false, nil
 	}
 	if err := l.charge(t.e, t.version, o.assignment, bySets(len(t.job.PodSets), o.classes, plan), o.classes); err != nil {
@@ -208,6 +202,21 @@ func (p *pass) plan(t *attempt, job *workload.Job, classes []class) (placement.A
 	heard := hear(&gang)
 	plan, why, err := p.planner.Plan(p.ctx, fw, snap, gang)
 	return plan, heard, why, err
+}
+
+// explain adds to why a job has found no nodes in a choice of flavors what there is too
+// little of, and, for the first choice, which job is in the way. What cannot be found
+// out is not told.
+func (p *pass) explain(t *attempt, o *option, why *reason.Reason) *reason.Reason {
+	var err error
+	relief := ""
+	if o.lack, err = p.lackOf(t.job, o.classes); err == nil && o.lack != nil && why.Class == reason.NoPlacement && len(t.options) == 0 {
+		relief, err = p.relief(t, o.classes)
+	}
+	if err != nil {
+		klog.FromContext(p.ctx).Error(err, "Looking for what there is too little of", "job", t.job.Owner.NamespacedName)
+	}
+	return why.And(relief)
 }
 
 // lackOf is what there is too little of for a job that was refused, nil if that is not

@@ -303,8 +303,3 @@ func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 	}
 	return nil, nil
 }
-
-// refusedWhole says that a plan for all pods of a job was refused for want of nodes.
-func refusedWhole(why *reason.Reason) bool {
-	return why != nil && (why.Class == reason.NoPlacement || why.Class == reason.ExceedsCluster)
-}

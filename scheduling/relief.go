@@ -21,22 +21,28 @@ func (p *pass) relief(t *attempt, classes []class) (string, error) {
 	l := p.ledger
 	l.mu.Lock()
 	keepOff(&gang, l.reservedFrom(t.e))
-	names, pods := l.occupants()
+	all := l.occupants()
 	l.mu.Unlock()
+	pods := make([][]*corev1.Pod, len(all))
+	for i := range all {
+		pods[i] = all[i].pods
+	}
 	i, err := p.planner.Relief(p.ctx, fw, snap, gang, pods)
 	if err != nil || i < 0 {
 		return "", err
 	}
-	return "; it would fit if " + names[i] + " left", nil
+	return fmt.Sprintf("; it would fit if %s (%s) left", all[i].name, amount(all[i].gpus, all[i].size)), nil
 }
 
-// occupants are the jobs that hold room, the smallest first, and what they hold it with.
-func (l *Ledger) occupants() (names []string, pods [][]*corev1.Pod) {
-	type occupant struct {
-		name       string
-		gpus, size int64
-		pods       []*corev1.Pod
-	}
+// occupant is a job that holds room on nodes with pods.
+type occupant struct {
+	name       string
+	gpus, size int64
+	pods       []*corev1.Pod
+}
+
+// occupants are the jobs that hold room, the smallest first.
+func (l *Ledger) occupants() []occupant {
 	var all []occupant
 	for e := range l.waits.charged {
 		if on := e.occupying(); len(on) > 0 {
@@ -47,9 +53,5 @@ func (l *Ledger) occupants() (names []string, pods [][]*corev1.Pod) {
 	slices.SortFunc(all, func(a, b occupant) int {
 		return cmp.Or(cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.size, b.size), cmp.Compare(a.name, b.name))
 	})
-	for _, o := range all {
-		names = append(names, fmt.Sprintf("%s (%s)", o.name, amount(o.gpus, o.size)))
-		pods = append(pods, o.pods)
-	}
-	return names, pods
+	return all
 }

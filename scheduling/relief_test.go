@@ -33,3 +33,17 @@ func TestTheSmallestJobInTheWayIsNamed(t *testing.T) {
 		t.Errorf("it says %q, and no job alone is in its way", got)
 	}
 }
+
+// The job in the way is told of the flavor that a job would rather have, once.
+func TestTheJobInTheWayIsToldOfTheFirstFlavor(t *testing.T) {
+	c := newChoice(t, [2]int64{64, 64}, []int64{8}, []int64{8})
+	c.runs(one("in-a", 8), 0)
+	c.runs(one("in-b", 8), 0)
+	waits := one("waits", 8)
+	c.submit(waits, 0)
+	c.pass()
+	got := c.why(waits).String()
+	if n := strings.Count(got, "would fit"); n != 1 || !strings.Contains(got, "; it would fit if JobSet team-a/in-a (8 GPUs) left; flavor b: ") {
+		t.Errorf("it tells of %d jobs in its way: %q", n, got)
+	}
+}
