@@ -5,7 +5,8 @@ import (
 	"container/heap"
 )
 
-// tier ranks kinds of nodes: a node of a lower tier is always tried first.
+// tier ranks kinds of nodes: of those that are equal in rank a node of a lower tier is
+// tried first.
 type tier uint8
 
 const (
@@ -25,7 +26,8 @@ type candidate struct {
 	tier tier
 	// order goes before the names of nodes that are equal else.
 	order uint16
-	// rank goes before all else where a search departs from packing, else 0.
+	// rank goes before all else: how far the node is from others of the gang that it is
+	// to be near, or chance where a search departs from packing; else 0.
 	rank uint32
 	// room is how many pods of the class the free resources hold: an upper
 	// bound, Filter decides.

@@ -149,8 +149,8 @@ func gangOf(name string, uid types.UID, classes []class, counts []int) placement
 }
 
 // keepNear has the planner know where the pods are of a class of which only some
-// are planned. Slots from the number have on are to be placed, as are those that
-// are lost.
+// are planned. Of size slots those that it does not have yet are to be placed, as are
+// those that are lost.
 func keepNear(c *placement.Class, slots []*slot, size int) {
 	if c.Topology == nil {
 		return
