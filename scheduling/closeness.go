@@ -26,6 +26,13 @@ func hear(g *placement.Gang) *closeness {
 // closeness is how close the pods of a job are to each other, one for each request.
 type closeness struct{ of []judged }
 
+// hears notes how close pods were planned that join others, if anything was heard.
+func (e *entry) hears(heard *closeness) {
+	if len(heard.of) > 0 {
+		e.close = heard
+	}
+}
+
 type judged struct {
 	topology *placement.Topology
 	topology.Quality

@@ -85,7 +85,7 @@ func (l *Ledger) growAgain() {
 // growOne charges and holds what an admitted job asks for more, all of it, or
 // records why not.
 func (p *pass) growOne(e *entry) {
-	c, l := p.Cycle, p.ledger
+	l := p.ledger
 	l.mu.Lock()
 	version, seen := e.version, l.waits.seen
 	if e.state != Admitted || e.wants() == nil || !e.missesPods() {
@@ -104,47 +104,31 @@ func (p *pass) growOne(e *entry) {
 		return
 	}
 	classes := l.classesAs(e, want)
-	kept := make([][]string, len(classes))
-	shunned := make([][]string, len(classes))
-	missing := make([]int, len(classes))
+	gang := gangOf(want.Owner.Name, want.Owner.UID, classes, make([]int, len(classes)))
 	reserved := l.reservedFrom(e)
-	near := make([]placement.Class, len(classes))
 	for i, class := range classes {
-		set := e.sets[class.set]
-		shunned[i] = slices.Concat(l.shun(e, set), reserved)
+		to, set := &gang.Classes[i], e.sets[class.set]
+		to.Avoid = slices.Concat(l.shun(e, set), reserved)
 		for _, s := range set.slots {
-			if !s.done && s.node != "" && !slices.Contains(kept[i], s.node) {
-				kept[i] = append(kept[i], s.node)
+			if !s.done && s.node != "" && !slices.Contains(to.Fixed, s.node) {
+				to.Fixed = append(to.Fixed, s.node)
 			}
 		}
-		near[i].Topology = class.topology
 		had := set.slots[min(class.from, len(set.slots)):min(class.to, len(set.slots))]
-		keepNear(&near[i], had, class.size())
+		keepNear(to, had, class.size())
 		for k, s := range had {
-			if near[i].Kept != nil && s.lost() {
+			if to.Kept != nil && s.lost() {
 				// It is not placed here.
-				near[i].Kept[k] = placement.Over
+				to.Kept[k] = placement.Over
 			}
 		}
 		if class.to > len(set.slots) {
-			missing[i] = class.to - max(class.from, len(set.slots))
+			to.Count = class.to - max(class.from, len(set.slots))
 		}
 	}
 	l.mu.Unlock()
 
-	fw, snap, no, err := c.framework(classes)
-	var plan placement.Assignment
-	var heard *closeness
-	if err == nil && no == nil {
-		gang := gangOf(want.Owner.Name, want.Owner.UID, classes, missing)
-		for i := range gang.Classes {
-			gang.Classes[i].Fixed, gang.Classes[i].Avoid = kept[i], shunned[i]
-			gang.Classes[i].Kept = near[i].Kept
-		}
-		stayNear(&gang, classes)
-		heard = hear(&gang)
-		plan, no, err = c.planner.Plan(p.ctx, fw, snap, gang)
-	}
+	plan, heard, no, err := p.planSome(p.ctx, gang, classes)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +149,7 @@ func (p *pass) growOne(e *entry) {
 		e.growth.at = moves{}
 		return
 	}
-	e.close = heard
+	e.hears(heard)
 	p.fresh = false
 	klog.FromContext(p.ctx).V(2).Info("Job has grown", "job", klog.KRef(want.Owner.Namespace, want.Owner.Name), "nodes", e.nodes())
 }

@@ -150,7 +150,7 @@ type JobKey struct {
 // NewLedger returns an empty Ledger. It must be attached to the scheduler's
 // cache before anything is admitted.
 func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledger {
-	l := &Ledger{
+	return &Ledger{
 		clock: c, effects: effects, logger: logger,
 		quota:      quota.New(),
 		jobs:       map[types.UID]*entry{},
@@ -174,7 +174,6 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		sees:        func(placement.Gang) {},
 		heardNodes:  newHeard(), heardNamespaces: newHeard(),
 	}
-	return l
 }
 
 // UpdateQuota changes the quota tree under the lock and asks for a pass.

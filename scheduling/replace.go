@@ -1,10 +1,12 @@
 package scheduling
 
 import (
+	"context"
 	"slices"
 
 	"k8s.io/klog/v2"
 
+	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/placement"
 )
 
@@ -20,36 +22,35 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		return false
 	}
 	classes := prototypes(e, e.assignment, l.quota)
+	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, make([]int, len(classes)))
 	lost := make([][]*slot, len(classes))
-	missing := make([]int, len(classes))
 	stale := false
-	kept := make([][]string, len(classes))
-	// shunned nodes are away; avoided ones have failed a pod, and are taken
-	// where there are no others.
-	shunned, avoided := make([][]string, len(classes)), make([][]string, len(classes))
+	// shunned nodes are away; others that are avoided have failed a pod, and are taken
+	// where there is nothing else.
+	shunned := make([][]string, len(classes))
 	again := false
-	near := make([]placement.Class, len(classes))
 	for i, c := range classes {
+		to := &gang.Classes[i]
 		shunned[i] = l.shun(e, e.sets[c.set])
+		to.Avoid = slices.Clone(shunned[i])
 		for _, s := range e.slotsOf(c) {
 			switch {
 			case s.lost():
 				lost[i] = append(lost[i], s)
 				stale = stale || s.stale
 				if s.was != "" {
-					kept[i] = append(kept[i], s.was)
+					to.Fixed = append(to.Fixed, s.was)
 				}
 				if s.avoid != "" {
-					avoided[i] = append(avoided[i], s.avoid)
+					to.Avoid = append(to.Avoid, s.avoid)
 					again = true
 				}
-			case !s.done && !slices.Contains(kept[i], s.node):
-				kept[i] = append(kept[i], s.node)
+			case !s.done && !slices.Contains(to.Fixed, s.node):
+				to.Fixed = append(to.Fixed, s.node)
 			}
 		}
-		missing[i] = len(lost[i])
-		near[i].Topology = c.topology
-		keepNear(&near[i], e.slotsOf(c), c.size())
+		to.Count = len(lost[i])
+		keepNear(to, e.slotsOf(c), c.size())
 	}
 	l.mu.Unlock()
 	if stale {
@@ -58,25 +59,12 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 		return false
 	}
 
-	fw, snap, no, err := c.framework(classes)
-	var plan placement.Assignment
-	var heard *closeness
-	if err == nil && no == nil {
-		gang := gangOf(job.Owner.Name, job.Owner.UID, classes, missing)
+	plan, heard, no, err := c.planSome(ctx, gang, classes)
+	if no != nil && again {
 		for i := range gang.Classes {
-			gang.Classes[i].Fixed = kept[i]
-			gang.Classes[i].Avoid = slices.Concat(shunned[i], avoided[i])
-			gang.Classes[i].Kept = near[i].Kept
+			gang.Classes[i].Avoid = shunned[i]
 		}
-		stayNear(&gang, classes)
-		heard = hear(&gang)
-		plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
-		if no != nil && again {
-			for i := range gang.Classes {
-				gang.Classes[i].Avoid = shunned[i]
-			}
-			plan, no, err = c.planner.Plan(ctx, fw, snap, gang)
-		}
+		plan, heard, no, err = c.planSome(ctx, gang, classes)
 	}
 
 	l.mu.Lock()
@@ -102,9 +90,7 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 			}
 		}
 	}
-	if len(heard.of) > 0 {
-		e.close = heard
-	}
+	e.hears(heard)
 	if err := l.holdAll(e, classes); err != nil {
 		logger.Error(err, "Holding a part of a gang again")
 	}
@@ -120,6 +106,18 @@ func (p *pass) replace(e *entry, epoch int64) bool {
 	logger.V(2).Info("Part of a gang planned anew", "job", klog.KRef(job.Owner.Namespace, job.Owner.Name), "nodes", e.nodes())
 	l.effects.Write(job.Owner.UID)
 	return true
+}
+
+// planSome plans some of a gang's pods, while the others stay where they are.
+func (c *Cycle) planSome(ctx context.Context, gang placement.Gang, classes []class) (placement.Assignment, *closeness, *reason.Reason, error) {
+	fw, snap, no, err := c.framework(classes)
+	if err != nil || no != nil {
+		return nil, nil, no, err
+	}
+	stayNear(&gang, classes)
+	heard := hear(&gang)
+	plan, no, err := c.planner.Plan(ctx, fw, snap, gang)
+	return plan, heard, no, err
 }
 
 // home puts the nodes of a plan, whose order does not matter, into that of the slots: a
