@@ -25,6 +25,7 @@ func (c *Core) useIslands(f informers.SharedInformerFactory) error {
 		}
 		source = inventory.Sources{slices, products}
 	}
+	c.jobs.gpus = source
 	islands := placement.NewIslands(source, c.config.Islands)
 	_, err := f.Core().V1().Pods().Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(o any) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-gpu/muster/placement/inventory"
 	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -38,7 +39,9 @@ type Jobs struct {
 	api      *apiKinds
 	kinds    map[schema.GroupKind]workload.Kind
 	renderer *rendering.Renderer
-	timing   Timing
+	// gpus knows the GPUs of nodes.
+	gpus   inventory.Source
+	timing Timing
 	// provisioning is how nodes are asked for.
 	provisioning Provisioning
 	// pods and nodes read the scheduler's informers, served are its names. podsSeen

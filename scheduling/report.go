@@ -78,6 +78,10 @@ type reporter struct {
 	// last looked for.
 	topologies map[string]string
 	lookedAt   time.Time
+	// doubts is what nodes have been told of their GPUs, doubtsAt when that was last
+	// looked for.
+	doubts   map[string]string
+	doubtsAt time.Time
 }
 
 // run reports whenever the Ledger says that something changed.
@@ -136,6 +140,7 @@ func (r *reporter) report(ctx context.Context) error {
 		keep(r.keepQueueFinalizers(ctx, counts.clusterQueues))
 		keep(r.tellCohorts(ctx))
 		keep(r.tellTopologies(ctx))
+		keep(r.tellDoubts())
 	}
 	for _, l := range lines {
 		if follows {
