@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement/fragmentation"
 	"github.com/muster-gpu/muster/placement/inventory"
 	"github.com/muster-gpu/muster/placement/islands"
@@ -36,10 +37,6 @@ const (
 	GPUsAnnotation  = "muster.dev/gpus"
 	UUIDsAnnotation = "muster.dev/gpu-uuids"
 )
-
-// wholeGPU is the resource of which one unit is one whole GPU of a node whose
-// shape is known.
-const wholeGPU v1.ResourceName = "nvidia.com/gpu"
 
 // Islands is which GPUs of nodes are close to each other, and which of them pods
 // get. It is safe for concurrent use.
@@ -87,14 +84,14 @@ func (i *Islands) free(node fwk.NodeInfo, gpus *inventory.Node) (free islands.Se
 		return 0, false
 	}
 	n := gpus.Shape.Devices()
-	if node.GetAllocatable().GetScalarResources()[wholeGPU] != int64(n) {
+	if node.GetAllocatable().GetScalarResources()[gpu.NVIDIA] != int64(n) {
 		// Some are broken or cut up, and nobody says which.
 		return 0, false
 	}
 	free = islands.First(n)
 	var coming []int
 	for _, info := range node.GetPods() {
-		count := int(info.CalculateResource().Resource.GetScalarResources()[wholeGPU])
+		count := int(info.CalculateResource().Resource.GetScalarResources()[gpu.NVIDIA])
 		if count == 0 {
 			continue
 		}
@@ -150,7 +147,7 @@ func (i *Islands) Choose(pod *v1.Pod, node fwk.NodeInfo) bool {
 	if i.enforcement != EnforceAnnotation {
 		return false
 	}
-	d, err := demandOfPod(pod, func(name v1.ResourceName) bool { return name == wholeGPU })
+	d, err := demandOfPod(pod, func(name v1.ResourceName) bool { return name == gpu.NVIDIA })
 	if err != nil || d.gpus == 0 {
 		return false
 	}
@@ -266,7 +263,7 @@ func (i *Islands) scored(s fragmentation.Score, node fwk.NodeInfo, free int64, d
 
 // wholeGPUs tells whether the demand is for whole GPUs that are known one by one.
 func (d *demand) wholeGPUs() bool {
-	return d.gpus > 0 && d.gpuName() == wholeGPU && d.scalarGPUs() == 1
+	return d.gpus > 0 && d.gpuName() == gpu.NVIDIA && d.scalarGPUs() == 1
 }
 
 // scalarGPUs is the number of resource names that are GPUs.

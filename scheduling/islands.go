@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/muster-gpu/muster/placement"
@@ -27,16 +26,7 @@ func (c *Core) useIslands(f informers.SharedInformerFactory) error {
 	}
 	c.jobs.gpus = source
 	islands := placement.NewIslands(source, c.config.Islands)
-	_, err := f.Core().V1().Pods().Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			if pod, ok := o.(*corev1.Pod); ok {
-				islands.Forget(pod.UID)
-			}
-		},
-	})
+	_, err := f.Core().V1().Pods().Informer().AddEventHandler(handler(func(_, _ *corev1.Pod) {}, func(pod *corev1.Pod) { islands.Forget(pod.UID) }))
 	if err != nil {
 		return fmt.Errorf("watching pods for their GPUs: %w", err)
 	}

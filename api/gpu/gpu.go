@@ -8,12 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// NVIDIA is the resource of which one unit is one whole GPU of NVIDIA, where a node
+// does not share its GPUs out under this name.
+const NVIDIA corev1.ResourceName = "nvidia.com/gpu"
+
 // resources are the extended resources of which one unit is one GPU, or one
 // slice of a GPU that is handed out like one. A name that ends in '*' stands
 // for every resource with that prefix. Resources that count parts of a GPU
 // (memory, millicores, tiles) are not GPUs.
 var resources = []string{
-	"nvidia.com/gpu",
+	string(NVIDIA),
 	"nvidia.com/gpu.shared",
 	"nvidia.com/mig-*",
 	"amd.com/gpu",

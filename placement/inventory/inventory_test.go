@@ -20,7 +20,7 @@ import (
 func makeNode(product string, labelled, capacity int) *v1.Node {
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{productLabel: product, countLabel: fmt.Sprint(labelled)}},
-		Status:     v1.NodeStatus{Capacity: v1.ResourceList{gpuResource: *resource.NewQuantity(int64(capacity), resource.DecimalSI)}},
+		Status:     v1.NodeStatus{Capacity: v1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(int64(capacity), resource.DecimalSI)}},
 	}
 }
 
@@ -60,8 +60,8 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// gpu is a device as the driver publishes it.
-func gpu(name, uuid, product, bus, root string, numa int64) resourceapi.Device {
+// aGPU is a device as the driver publishes it.
+func aGPU(name, uuid, product, bus, root string, numa int64) resourceapi.Device {
 	a := func(s string) resourceapi.DeviceAttribute { return resourceapi.DeviceAttribute{StringValue: &s} }
 	d := resourceapi.Device{Name: name, Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
 		"type": a("gpu"), "gpu.nvidia.com/uuid": a(uuid), "productName": a(product), pciBusAttribute: a(bus),
@@ -76,7 +76,7 @@ func gpu(name, uuid, product, bus, root string, numa int64) resourceapi.Device {
 }
 
 func mig(name, parent string) resourceapi.Device {
-	d := gpu(name, "MIG-"+name, "", "", "", -1)
+	d := aGPU(name, "MIG-"+name, "", "", "", -1)
 	d.Attributes["type"] = resourceapi.DeviceAttribute{StringValue: ptr.To("mig")}
 	d.Attributes["parentUUID"] = resourceapi.DeviceAttribute{StringValue: &parent}
 	return d
@@ -118,32 +118,32 @@ func TestSlices(t *testing.T) {
 		{
 			"PCIe roots and NUMA nodes, in the order of bus addresses",
 			[]*resourceapi.ResourceSlice{sliceOf("s", 1,
-				gpu("gpu-0", "c", l40s, "0000:81:00.0", "pci0000:80", 1), gpu("gpu-1", "a", l40s, "0000:01:00.0", "pci0000:00", 0), gpu("gpu-2", "b", l40s, "0000:41:00.0", "pci0000:40", 0))},
+				aGPU("gpu-0", "c", l40s, "0000:81:00.0", "pci0000:80", 1), aGPU("gpu-1", "a", l40s, "0000:01:00.0", "pci0000:00", 0), aGPU("gpu-2", "b", l40s, "0000:41:00.0", "pci0000:40", 0))},
 			[]string{"a", "b", "c"}, "0-1 NUMA node; 0-2 node; 1-2 node; ", "",
 		},
 		{
 			"what slices do not tell, the product does",
-			[]*resourceapi.ResourceSlice{sliceOf("s", 1, gpu("gpu-0", "a", "NVIDIA H100 80GB HBM3", "1", "r0", -1), gpu("gpu-1", "b", "NVIDIA H100 80GB HBM3", "2", "r1", -1))},
+			[]*resourceapi.ResourceSlice{sliceOf("s", 1, aGPU("gpu-0", "a", "NVIDIA H100 80GB HBM3", "1", "r0", -1), aGPU("gpu-1", "b", "NVIDIA H100 80GB HBM3", "2", "r1", -1))},
 			[]string{"a", "b"}, "0-1 NVLink; ", "",
 		},
 		{
 			"PCIe roots that slices tell count, not those that the product mostly has",
-			[]*resourceapi.ResourceSlice{sliceOf("s", 1, gpu("gpu-0", "a", l40s, "1", "r0", -1), gpu("gpu-1", "b", l40s, "2", "r1", -1))},
+			[]*resourceapi.ResourceSlice{sliceOf("s", 1, aGPU("gpu-0", "a", l40s, "1", "r0", -1), aGPU("gpu-1", "b", l40s, "2", "r1", -1))},
 			[]string{"a", "b"}, "0-1 node; ", "",
 		},
 		{
 			"several slices of one pool, and one of an older generation",
-			[]*resourceapi.ResourceSlice{sliceOf("s1", 2, gpu("gpu-0", "a", l40s, "1", "r", -1)), sliceOf("s2", 2, gpu("gpu-1", "b", l40s, "2", "r", -1)), sliceOf("s0", 1, gpu("gpu-9", "z", l40s, "0", "r", -1))},
+			[]*resourceapi.ResourceSlice{sliceOf("s1", 2, aGPU("gpu-0", "a", l40s, "1", "r", -1)), sliceOf("s2", 2, aGPU("gpu-1", "b", l40s, "2", "r", -1)), sliceOf("s0", 1, aGPU("gpu-9", "z", l40s, "0", "r", -1))},
 			[]string{"a", "b"}, "0-1 PCIe root; ", "",
 		},
 		{
 			"GPUs of two products",
-			[]*resourceapi.ResourceSlice{sliceOf("s", 1, gpu("gpu-0", "a", l40s, "1", "r", -1), gpu("gpu-1", "b", "NVIDIA L4", "2", "r", -1))},
+			[]*resourceapi.ResourceSlice{sliceOf("s", 1, aGPU("gpu-0", "a", l40s, "1", "r", -1), aGPU("gpu-1", "b", "NVIDIA L4", "2", "r", -1))},
 			[]string{"a", "b"}, "0-1 PCIe root; ", "GPUs of several products, NVIDIA L40S and NVIDIA L4",
 		},
 		{
 			"two GPUs with one UUID have none",
-			[]*resourceapi.ResourceSlice{sliceOf("s", 1, gpu("gpu-0", "a", l40s, "1", "r", -1), gpu("gpu-1", "a", l40s, "2", "r", -1))},
+			[]*resourceapi.ResourceSlice{sliceOf("s", 1, aGPU("gpu-0", "a", l40s, "1", "r", -1), aGPU("gpu-1", "a", l40s, "2", "r", -1))},
 			nil, "0-1 PCIe root; ", "",
 		},
 	}
@@ -172,7 +172,7 @@ func TestSlices(t *testing.T) {
 
 func TestPartsOfAGPUAreThatGPU(t *testing.T) {
 	s := newSlices(t)
-	s.replace(nil, sliceOf("s", 1, gpu("gpu-0", "a", "NVIDIA L40S", "1", "", -1), gpu("gpu-1", "b", "NVIDIA L40S", "2", "", -1), mig("gpu-1-mig-0", "b"), mig("gpu-7-mig-0", "z")))
+	s.replace(nil, sliceOf("s", 1, aGPU("gpu-0", "a", "NVIDIA L40S", "1", "", -1), aGPU("gpu-1", "b", "NVIDIA L40S", "2", "", -1), mig("gpu-1-mig-0", "b"), mig("gpu-7-mig-0", "z")))
 	n, ok := s.Node(makeNode("", 0, 0))
 	if !ok || n.Shape.Devices() != 2 {
 		t.Fatalf("two whole GPUs: %v", ok)
@@ -191,13 +191,13 @@ func TestPartsOfAGPUAreThatGPU(t *testing.T) {
 func TestSlicesChange(t *testing.T) {
 	s := newSlices(t)
 	node := makeNode("", 0, 0)
-	before := sliceOf("s", 1, gpu("gpu-0", "a", "", "1", "r", -1), gpu("gpu-1", "b", "", "2", "r", -1))
+	before := sliceOf("s", 1, aGPU("gpu-0", "a", "", "1", "r", -1), aGPU("gpu-1", "b", "", "2", "r", -1))
 	s.replace(nil, before)
 	first, _ := s.Node(node)
 	if again, _ := s.Node(node); again != first {
 		t.Error("the same slices are read twice")
 	}
-	after := sliceOf("s", 2, gpu("gpu-0", "a", "", "1", "r", -1))
+	after := sliceOf("s", 2, aGPU("gpu-0", "a", "", "1", "r", -1))
 	s.replace(before, after)
 	if n, _ := s.Node(node); n.Shape.Devices() != 1 {
 		t.Errorf("%d GPUs after one has gone", n.Shape.Devices())
@@ -206,7 +206,7 @@ func TestSlicesChange(t *testing.T) {
 	if _, ok := s.Node(node); ok {
 		t.Error("the node is known without slices")
 	}
-	s.replace(nil, sliceOf("t", 1, gpu("gpu-5", "x", "", "1", "r", -1), gpu("gpu-6", "y", "", "2", "r", -1)))
+	s.replace(nil, sliceOf("t", 1, aGPU("gpu-5", "x", "", "1", "r", -1), aGPU("gpu-6", "y", "", "2", "r", -1)))
 	if n, _ := s.Node(node); n.Shape != first.Shape {
 		t.Error("GPUs that are joined alike have two shapes")
 	}
@@ -219,7 +219,7 @@ func TestSourcesAreAskedInOrder(t *testing.T) {
 	if n, ok := sources.Node(node); !ok || n.UUIDs != nil {
 		t.Errorf("without slices the product counts: %v", ok)
 	}
-	s.replace(nil, sliceOf("s", 1, gpu("gpu-0", "a", "", "1", "r", -1)))
+	s.replace(nil, sliceOf("s", 1, aGPU("gpu-0", "a", "", "1", "r", -1)))
 	if n, ok := sources.Node(node); !ok || n.UUIDs == nil {
 		t.Errorf("slices go before the product: %v", ok)
 	}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement/islands"
 )
 
@@ -16,8 +17,6 @@ const (
 	productLabel = "nvidia.com/gpu.product"
 	countLabel   = "nvidia.com/gpu.count"
 )
-
-const gpuResource v1.ResourceName = "nvidia.com/gpu"
 
 // Products goes by the name of the product and the number of GPUs, as labels say.
 type Products struct {
@@ -50,7 +49,7 @@ func NewProducts(arrangements map[string]islands.Arrangement) *Products {
 // Node is what the labels of the node say, false if it has no GPUs, or more than
 // can be told apart, or if the product is not known.
 func (p *Products) Node(node *v1.Node) (*Node, bool) {
-	capacity := node.Status.Capacity[gpuResource]
+	capacity := node.Status.Capacity[gpu.NVIDIA]
 	k := kind{node.Labels[productLabel], int(capacity.Value())}
 	// Less may be advertised than there is, where some GPUs are cut up or broken.
 	// More is where they are shared.

@@ -16,13 +16,12 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
 )
 
 // Name is the name of the plugin in profiles, metrics and logs.
 const Name = placement.GPUDevices
-
-const gpuResource v1.ResourceName = "nvidia.com/gpu"
 
 // Plugin is DynamicResources with slices in an order that depends on the pod.
 type Plugin struct {
@@ -96,13 +95,13 @@ func (p *Plugin) gpus(pod *v1.Pod) (n int) {
 			continue
 		}
 		for _, request := range claim.Spec.Devices.Requests {
-			if exact := request.Exactly; exact != nil && p.classes[exact.DeviceClassName] == gpuResource && exact.AllocationMode == resourceapi.DeviceAllocationModeExactCount {
+			if exact := request.Exactly; exact != nil && p.classes[exact.DeviceClassName] == gpu.NVIDIA && exact.AllocationMode == resourceapi.DeviceAllocationModeExactCount {
 				n += int(exact.Count)
 			}
 		}
 	}
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	if quantity, ok := requests[gpuResource]; ok && p.manager.DeviceClassResolver().GetDeviceClass(gpuResource) != nil {
+	if quantity, ok := requests[gpu.NVIDIA]; ok && p.manager.DeviceClassResolver().GetDeviceClass(gpu.NVIDIA) != nil {
 		n += int(quantity.Value())
 	}
 	return n

@@ -91,7 +91,7 @@ func TestPodsGetDevicesThatAreClose(t *testing.T) {
 			broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 			sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
 				scheduler.WithProfiles(config.KubeSchedulerProfile{SchedulerName: v1.DefaultSchedulerName, Plugins: plugins, PluginConfig: defaults.Profiles[0].PluginConfig}),
-				scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: Factory(planner.Mix(), map[string]v1.ResourceName{"gpu.nvidia.com": gpuResource})}))
+				scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: Factory(planner.Mix(), map[string]v1.ResourceName{"gpu.nvidia.com": gpu.NVIDIA})}))
 			if err != nil {
 				t.Fatal(err)
 			}
