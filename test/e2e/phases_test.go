@@ -19,6 +19,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/internal/testobject"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -62,14 +63,9 @@ func inOneRack(t *testing.T, tm team) {
 			t.Fatalf("creating %T: %v", obj, err)
 		}
 	}
-	queue := &kueue.ClusterQueue{}
-	if err := tm.client.Get(t.Context(), client.ObjectKey{Name: tm.namespace + "-q"}, queue); err != nil {
-		t.Fatal(err)
-	}
-	queue.Spec.ResourceGroups[0].Flavors[0].Name = levels
-	if err := tm.client.Update(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
+	testobject.Change(t, tm.client, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace + "-q"}}, func(queue *kueue.ClusterQueue) {
+		queue.Spec.ResourceGroups[0].Flavors[0].Name = levels
+	})
 	create := func(name string, rj jobset.ReplicatedJob) {
 		rj.Template.Spec.CompletionMode = new(batchv1.IndexedCompletion)
 		rj.Template.Spec.Template.Annotations = map[string]string{kueue.PodSetRequiredTopologyAnnotation: rackLabel}
@@ -378,16 +374,7 @@ func (tm team) createJobSet(t *testing.T, js *jobset.JobSet) {
 // node changes a node.
 func (c *cluster) node(t *testing.T, number int, change func(*corev1.Node)) {
 	t.Helper()
-	ctx := context.Background()
-	node := &corev1.Node{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: fmt.Sprintf("node-%d", number)}, node); err != nil {
-		t.Fatal(err)
-	}
-	changed := node.DeepCopy()
-	change(changed)
-	if err := c.client.Patch(ctx, changed, client.MergeFrom(node)); err != nil {
-		t.Fatal(err)
-	}
+	testobject.Change(t, c.client, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", number)}}, change)
 }
 
 // racksOf are the racks in which the pods of each Job are, by its index.

@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/sandbox"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 // TestTrainingJobs tells stories of the real Training Operator's jobs on one
@@ -251,14 +252,9 @@ func trainingDeactivated(t *testing.T, tm trainingTeam) {
 		queue := fmt.Sprintf("q%d", i)
 		tm.queueUp(t, queue, j.gpus())
 		// Nodes with and without the flavor's label: all have it.
-		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace + "-" + queue}}
-		if err := tm.client.Get(t.Context(), client.ObjectKeyFromObject(flavor), flavor); err != nil {
-			t.Fatal(err)
-		}
-		flavor.Spec.NodeLabels = map[string]string{"sim.muster.dev/node": "true"}
-		if err := tm.client.Update(t.Context(), flavor); err != nil {
-			t.Fatal(err)
-		}
+		testobject.Change(t, tm.client, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace + "-" + queue}}, func(flavor *kueue.ResourceFlavor) {
+			flavor.Spec.NodeLabels = map[string]string{"sim.muster.dev/node": "true"}
+		})
 		selector := func(u *unstructured.Unstructured, kind string) map[string]string {
 			m, _, _ := unstructured.NestedStringMap(u.Object, "spec", j.specs, kind, "template", "spec", "nodeSelector")
 			return m

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 // TestTrainJobs tells, on one sandbox, one story after the other; each in a
@@ -263,14 +265,9 @@ func deactivated(t *testing.T, tm team) {
 func numbers(t *testing.T, tm team) {
 	tm.queueUp(t, "q", 32)
 	on := func(node string) {
-		flavor := &kueue.ResourceFlavor{}
-		if err := tm.client.Get(t.Context(), client.ObjectKey{Name: tm.namespace + "-q"}, flavor); err != nil {
-			t.Fatal(err)
-		}
-		flavor.Spec.NodeLabels = map[string]string{corev1.LabelHostname: node}
-		if err := tm.client.Update(t.Context(), flavor); err != nil {
-			t.Fatal(err)
-		}
+		testobject.Change(t, tm.client, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace + "-q"}}, func(flavor *kueue.ResourceFlavor) {
+			flavor.Spec.NodeLabels = map[string]string{corev1.LabelHostname: node}
+		})
 	}
 	runsOn := func(node string) {
 		for _, pod := range tm.runs(t, "numbers", 2) {

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 func gpus(n int64) corev1.ResourceList {
@@ -134,13 +135,7 @@ func init() {
 			js, next := e.job("sly", "team", 2, 4), e.job("next", "team", 2, 4)
 			e.Create(t, js)
 			e.runs(t, js, 2)
-			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(js), js); err != nil {
-				t.Fatal(err)
-			}
-			delete(js.Labels, "kueue.x-k8s.io/queue-name")
-			if err := e.Client.Update(t.Context(), js); err != nil {
-				t.Fatal(err)
-			}
+			testobject.Change(t, e.Client, js, func(js *jobset.JobSet) { delete(js.Labels, "kueue.x-k8s.io/queue-name") })
 			e.event(t, js, "QueueChangeIgnored", "runs on in queue team")
 			e.Create(t, next)
 			e.pending(t, next, "WaitingForQuota", "0 of 8 free")

@@ -14,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 func init() {
@@ -65,11 +66,7 @@ func init() {
 		scenario{name: "a batch Job that ran is deactivated, and activated again runs in another flavor", run: func(t *testing.T, e *env) {
 			e.RunBatchJobs(t)
 			for _, pool := range []string{"a", "b"} {
-				node := e.Node(t, "node-"+pool, 8)
-				node.Labels["pool"] = pool
-				if err := e.Client.Update(t.Context(), node); err != nil {
-					t.Fatal(err)
-				}
+				testobject.Change(t, e.Client, e.Node(t, "node-"+pool, 8), func(node *corev1.Node) { node.Labels["pool"] = pool })
 				e.Create(t, &kueue.ResourceFlavor{
 					ObjectMeta: metav1.ObjectMeta{Name: "pool-" + pool},
 					Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": pool}},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/muster-gpu/muster/internal/doctor"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 // deadPort is the URL of a port on which nobody listens any more.
@@ -63,24 +64,19 @@ func TestTheDoctorMendsWhatKueueHasLeftBehind(t *testing.T) {
 	c.Create(t, hook("dead", admissionregistrationv1.WebhookClientConfig{Service: gone}, kueue.SchemeGroupVersion.Group))
 	c.Create(t, hook("alive", admissionregistrationv1.WebhookClientConfig{URL: new(live + "/x")}, kueue.SchemeGroupVersion.Group))
 	c.Create(t, hook("of-others", admissionregistrationv1.WebhookClientConfig{Service: gone}, "example.com"))
-	kueues := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: "clusterqueues.kueue.x-k8s.io"}, kueues); err != nil {
-		t.Fatal(err)
-	}
-	kueues.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
-		Strategy: apiextensionsv1.WebhookConverter,
-		Webhook: &apiextensionsv1.WebhookConversion{
-			ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new(deadPort(t) + "/convert")},
-			ConversionReviewVersions: []string{"v1"},
-		},
-	}
-	if err := c.Client.Update(ctx, kueues); err != nil {
-		t.Fatal(err)
-	}
-	kueues.Status.StoredVersions = []string{"v1beta1", "v1beta2"}
-	if err := c.Client.Status().Update(ctx, kueues); err != nil {
-		t.Fatal(err)
-	}
+	kueues := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "clusterqueues.kueue.x-k8s.io"}}
+	testobject.Change(t, c.Client, kueues, func(kueues *apiextensionsv1.CustomResourceDefinition) {
+		kueues.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: new(deadPort(t) + "/convert")},
+				ConversionReviewVersions: []string{"v1"},
+			},
+		}
+	})
+	testobject.ChangeStatus(t, c.Client, kueues, func(kueues *apiextensionsv1.CustomResourceDefinition) {
+		kueues.Status.StoredVersions = []string{"v1beta1", "v1beta2"}
+	})
 	c.Queue(t, "team", "q", 8)
 	c.Create(t, &kueue.Topology{
 		ObjectMeta: metav1.ObjectMeta{Name: "racks", Finalizers: []string{kueue.ResourceInUseFinalizerName}},

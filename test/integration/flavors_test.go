@@ -11,16 +11,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 func init() {
 	scenarios = append(scenarios, scenario{name: "a job that has no place in one flavor starts in the next, and waits for a place in both", run: func(t *testing.T, e *env) {
 		for _, n := range []struct{ name, tier string }{{"node-0", "spot"}, {"node-1", "spot"}, {"node-2", "ondemand"}} {
-			node := e.Node(t, n.name, 8)
-			node.Labels["tier"] = n.tier
-			if err := e.Client.Update(t.Context(), node); err != nil {
-				t.Fatal(err)
-			}
+			testobject.Change(t, e.Client, e.Node(t, n.name, 8), func(node *corev1.Node) { node.Labels["tier"] = n.tier })
 		}
 		e.tiers(t, "team", 32, "spot", "ondemand")
 		first := e.job("first", "team", 2, 6)

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/cmd/scheduler/app"
 	"github.com/muster-gpu/muster/internal/invariants"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 // env is one scheduler on the shared API server, in a namespace of its own.
@@ -246,10 +247,7 @@ func (e *env) finish(t *testing.T, js *jobset.JobSet) {
 		t.Fatal(err)
 	}
 	for i := range pods {
-		pods[i].Status.Phase = corev1.PodSucceeded
-		if err := e.Client.Status().Update(t.Context(), &pods[i]); err != nil {
-			t.Fatal(err)
-		}
+		testobject.ChangeStatus(t, e.Client, &pods[i], func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 	}
 	testcluster.Eventually(t, js.Name+" to be completed", func(ctx context.Context) error {
 		if err := e.Client.Get(ctx, client.ObjectKeyFromObject(js), js); err != nil {

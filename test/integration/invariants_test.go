@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/invariants"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -99,13 +99,7 @@ func (s *stage) bind(t *testing.T, pod *corev1.Pod, node string) {
 func (s *stage) succeed(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
-		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-			t.Fatal(err)
-		}
-		pod.Status.Phase = corev1.PodSucceeded
-		if err := s.Client.Status().Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		testobject.ChangeStatus(t, s.Client, pod, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -287,9 +288,6 @@ func (e *env) partSucceeds(t *testing.T, js *jobset.JobSet, replicated string) {
 		if pods[i].Labels[jobset.ReplicatedJobNameKey] != replicated {
 			continue
 		}
-		pods[i].Status.Phase = corev1.PodSucceeded
-		if err := e.Client.Status().Update(t.Context(), &pods[i]); err != nil {
-			t.Fatal(err)
-		}
+		testobject.ChangeStatus(t, e.Client, &pods[i], func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 	}
 }

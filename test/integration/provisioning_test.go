@@ -17,6 +17,7 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 var provisioningGVK = schema.GroupVersionKind{Group: "autoscaling.x-k8s.io", Version: "v1", Kind: "ProvisioningRequest"}
@@ -106,15 +107,14 @@ var provisioningScenarios = []scenario{
 		}
 		e.pending(t, gang, "ExceedsCluster", "nodes are asked for by ProvisioningRequest "+request.GetName())
 		e.pending(t, beyond, "ExceedsCluster", "")
-		if err := unstructured.SetNestedSlice(request.Object, []any{map[string]any{
-			"type": "Failed", "status": "True", "reason": "CapacityIsNotFound", "message": "there are no such nodes",
-			"lastTransitionTime": metav1.Now().UTC().Format("2006-01-02T15:04:05Z"),
-		}}, "status", "conditions"); err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Client.Status().Update(t.Context(), request); err != nil {
-			t.Fatal(err)
-		}
+		testobject.ChangeStatus(t, e.Client, request, func(request *unstructured.Unstructured) {
+			if err := unstructured.SetNestedSlice(request.Object, []any{map[string]any{
+				"type": "Failed", "status": "True", "reason": "CapacityIsNotFound", "message": "there are no such nodes",
+				"lastTransitionTime": metav1.Now().UTC().Format("2006-01-02T15:04:05Z"),
+			}}, "status", "conditions"); err != nil {
+				t.Fatal(err)
+			}
+		})
 		e.event(t, gang, "NodesRefused", "brings no nodes (CapacityIsNotFound): there are no such nodes")
 		e.pending(t, gang, "ExceedsCluster", "brings no nodes (CapacityIsNotFound): there are no such nodes")
 		if n, err := e.requests(t.Context()); n != 2 || err != nil {

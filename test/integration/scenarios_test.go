@@ -9,10 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 type scenario struct {
@@ -153,13 +155,7 @@ var scenarios = []scenario{
 		js := e.job("gang", "team", 1, 8)
 		e.Create(t, js)
 		e.runs(t, js, 1)
-		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(js), js); err != nil {
-			t.Fatal(err)
-		}
-		js.Spec.Suspend = new(true)
-		if err := e.Client.Update(t.Context(), js); err != nil {
-			t.Fatal(err)
-		}
+		testobject.Change(t, e.Client, js, func(js *jobset.JobSet) { js.Spec.Suspend = new(true) })
 		e.event(t, js, "Resumed", "set spec.active of its Workload to false")
 		e.runs(t, js, 1)
 	}},

@@ -19,6 +19,7 @@ import (
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 const (
@@ -32,11 +33,9 @@ func (e *env) closeRacks(t *testing.T, sizes ...int) {
 	for i, n := range sizes {
 		for k := range n {
 			rack := string(rune('a' + i))
-			node := e.Node(t, fmt.Sprintf("%s-%d", rack, k), 8)
-			node.Labels[blockLevel], node.Labels[rackLevel], node.Labels["flavor"] = "x", rack, "close"
-			if err := e.Client.Update(t.Context(), node); err != nil {
-				t.Fatalf("labelling node %s: %v", node.Name, err)
-			}
+			testobject.Change(t, e.Client, e.Node(t, fmt.Sprintf("%s-%d", rack, k), 8), func(node *corev1.Node) {
+				node.Labels[blockLevel], node.Labels[rackLevel], node.Labels["flavor"] = "x", rack, "close"
+			})
 		}
 	}
 }
@@ -214,11 +213,9 @@ func init() {
 			js := asks(e.job("three", "team", 3, 8), kueue.PodSetRequiredTopologyAnnotation, rackLevel)
 			e.Create(t, js)
 			e.pending(t, js, "ExceedsCluster", "needs 3 pods of 8 GPUs in one "+rackLevel)
-			node := e.Node(t, "a-2", 8)
-			node.Labels[blockLevel], node.Labels[rackLevel], node.Labels["flavor"] = "x", "a", "close"
-			if err := e.Client.Update(t.Context(), node); err != nil {
-				t.Fatal(err)
-			}
+			testobject.Change(t, e.Client, e.Node(t, "a-2", 8), func(node *corev1.Node) {
+				node.Labels[blockLevel], node.Labels[rackLevel], node.Labels["flavor"] = "x", "a", "close"
+			})
 			e.runs(t, js, 3)
 		}},
 		scenario{name: "a level that the Topology does not have is named, and so is a Topology that does not exist", run: func(t *testing.T, e *env) {
@@ -271,11 +268,9 @@ func init() {
 			c.Topology.Levels = []string{blockLevel, rackLevel}
 		}, run: func(t *testing.T, e *env) {
 			for _, n := range []struct{ name, rack, tier string }{{"a-0", "a", "spot"}, {"b-0", "b", "spot"}, {"c-0", "c", "ondemand"}, {"c-1", "c", "ondemand"}} {
-				node := e.Node(t, n.name, 8)
-				node.Labels[blockLevel], node.Labels[rackLevel], node.Labels["tier"] = "x", n.rack, n.tier
-				if err := e.Client.Update(t.Context(), node); err != nil {
-					t.Fatal(err)
-				}
+				testobject.Change(t, e.Client, e.Node(t, n.name, 8), func(node *corev1.Node) {
+					node.Labels[blockLevel], node.Labels[rackLevel], node.Labels["tier"] = "x", n.rack, n.tier
+				})
 			}
 			e.tiers(t, "team", 32, "spot", "ondemand")
 			first := asks(e.job("first", "team", 2, 4), kueue.PodSetRequiredTopologyAnnotation, rackLevel)

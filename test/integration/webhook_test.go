@@ -16,6 +16,7 @@ import (
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/cmd/webhook/app"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 	"github.com/muster-gpu/muster/manifests"
 )
 
@@ -75,15 +76,11 @@ func TestWebhook(t *testing.T) {
 		}
 	})
 	t.Run("a caBundle that somebody wiped comes back", func(t *testing.T) {
-		got := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(e.registration), got); err != nil {
-			t.Fatal(err)
-		}
-		bundle := got.Webhooks[0].ClientConfig.CABundle
-		got.Webhooks[0].ClientConfig.CABundle = nil
-		if err := e.Client.Update(t.Context(), got); err != nil {
-			t.Fatal(err)
-		}
+		got := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: e.registration.Name}}
+		var bundle []byte
+		testobject.Change(t, e.Client, got, func(got *admissionregistrationv1.MutatingWebhookConfiguration) {
+			bundle, got.Webhooks[0].ClientConfig.CABundle = got.Webhooks[0].ClientConfig.CABundle, nil
+		})
 		testcluster.Eventually(t, "the caBundle to come back", func(ctx context.Context) error {
 			if err := e.Client.Get(ctx, client.ObjectKeyFromObject(got), got); err != nil {
 				return err

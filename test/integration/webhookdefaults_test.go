@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 // created is what the API server has made of a new object.
@@ -110,18 +111,13 @@ func TestWebhookDefaults(t *testing.T) {
 // is tried a refusal: what is none of its business must not be tried.
 func TestOthersDoNotNoticeThatTheWebhookIsGone(t *testing.T) {
 	e := startWebhook(t)
-	registration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(e.registration), registration); err != nil {
-		t.Fatal(err)
-	}
 	e.stop()
-	fail := admissionregistrationv1.Fail
-	for i := range registration.Webhooks {
-		registration.Webhooks[i].FailurePolicy = &fail
-	}
-	if err := e.Client.Update(t.Context(), registration); err != nil {
-		t.Fatal(err)
-	}
+	registration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: e.registration.Name}}
+	testobject.Change(t, e.Client, registration, func(registration *admissionregistrationv1.MutatingWebhookConfiguration) {
+		for i := range registration.Webhooks {
+			registration.Webhooks[i].FailurePolicy = new(admissionregistrationv1.Fail)
+		}
+	})
 	testcluster.Eventually(t, "calls to be refused", func(ctx context.Context) error {
 		if err := e.Client.Create(ctx, barePod("probe", "q", ""), client.DryRunAll); err == nil {
 			return fmt.Errorf("a queued pod is created")

@@ -10,11 +10,11 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 )
 
 // busyNodes makes nodes of 8 GPUs of which pods that Muster does not manage have taken
@@ -134,11 +134,9 @@ func init() {
 		scenario{name: "nodes without the label of a level are near no other, the flavor says so, and topologies that disagree are told", run: func(t *testing.T, e *env) {
 			e.closeRacks(t, 2)
 			for _, name := range []string{"c-0", "c-1"} {
-				node := e.Node(t, name, 8)
-				node.Labels[blockLevel], node.Labels["flavor"] = "x", "close"
-				if err := e.Client.Update(t.Context(), node); err != nil {
-					t.Fatal(err)
-				}
+				testobject.Change(t, e.Client, e.Node(t, name, 8), func(node *corev1.Node) {
+					node.Labels[blockLevel], node.Labels["flavor"] = "x", "close"
+				})
 			}
 			topology := e.closeQueue(t, "team", 1000)
 			e.flavorEvent(t, topology.Name, "TopologyIncomplete", "2 of its 4 nodes lack the label "+rackLevel)
@@ -159,17 +157,12 @@ func init() {
 			e.Create(t, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: other.Name}, Spec: kueue.ResourceFlavorSpec{
 				NodeLabels: map[string]string{"flavor": "close"}, TopologyName: new(kueue.TopologyReference(other.Name)),
 			}})
-			queue := &kueue.ClusterQueue{}
-			if err := e.Client.Get(t.Context(), client.ObjectKey{Name: topology.Name}, queue); err != nil {
-				t.Fatal(err)
-			}
-			flavors := &queue.Spec.ResourceGroups[0].Flavors
-			*flavors = append(*flavors, kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(other.Name), Resources: []kueue.ResourceQuota{
-				{Name: testcluster.GPU, NominalQuota: *resource.NewQuantity(64, resource.DecimalSI)},
-			}})
-			if err := e.Client.Update(t.Context(), queue); err != nil {
-				t.Fatal(err)
-			}
+			testobject.Change(t, e.Client, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: topology.Name}}, func(queue *kueue.ClusterQueue) {
+				flavors := &queue.Spec.ResourceGroups[0].Flavors
+				*flavors = append(*flavors, kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(other.Name), Resources: []kueue.ResourceQuota{
+					{Name: testcluster.GPU, NominalQuota: *resource.NewQuantity(64, resource.DecimalSI)},
+				}})
+			})
 			e.flavorEvent(t, topology.Name, "TopologyIncomplete", "the other way round")
 			e.flavorEvent(t, other.Name, "TopologyIncomplete", "its topology has "+blockLevel+" inside "+rackLevel)
 			// The first job that asks for what both have runs, wherever that is.
