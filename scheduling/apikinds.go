@@ -9,14 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/muster-gpu/muster/workload"
 )
@@ -32,9 +30,6 @@ const (
 	// absences is how often in a row a kind must be missing before it counts as
 	// gone.
 	absences = 2
-	// cacheReadBound ends a read from the cache that waits for a watch which
-	// does not begin.
-	cacheReadBound = 30 * time.Second
 )
 
 // Discovery tells which resources the API has of one group and version.
@@ -115,29 +110,6 @@ func (k *apiKinds) lacks(gvk schema.GroupVersionKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.absent.Has(gvk)
-}
-
-// presentReader reads objects from the cache. Of a kind that is not served
-// there are none: the cache itself would begin a watch that never has anything
-// to say, and wait for it.
-type presentReader struct {
-	client.Reader
-	kinds  *apiKinds
-	scheme *runtime.Scheme
-}
-
-// Get implements client.Reader.
-func (r presentReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(obj, r.scheme)
-	if err != nil {
-		return err
-	}
-	if r.kinds.lacks(gvk) {
-		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
-	}
-	ctx, cancel := context.WithTimeout(ctx, cacheReadBound)
-	defer cancel()
-	return r.Reader.Get(ctx, key, obj, opts...)
 }
 
 // watchKind watches the objects of one kind whenever it is served. known is

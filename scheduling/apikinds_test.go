@@ -6,13 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	testclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // fakeDiscovery answers with the kinds of each group and version; a nil error
@@ -80,27 +77,5 @@ func TestKindsOfOneGroupShareAnAnswerForAWhile(t *testing.T) {
 	delete(api.kinds, "kubeflow.org/v1")
 	if served, err := k.serves(t.Context(), schema.FromAPIVersionAndKind("kubeflow.org/v1", "TFJob")); served || err != nil {
 		t.Errorf("it is served for ever: %v, %v", served, err)
-	}
-}
-
-func TestOfAKindThatIsNotServedThereIsNothingToRead(t *testing.T) {
-	pods := corev1.SchemeGroupVersion.WithKind("Pod")
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}}
-	c := fake.NewClientBuilder().WithObjects(p).Build()
-	k := newAPIKinds(&fakeDiscovery{kinds: map[string][]string{"v1": {"Pod"}}}, testclock.NewFakeClock(epoch0))
-	r := presentReader{Reader: c, kinds: k, scheme: c.Scheme()}
-	get := func() error { return r.Get(t.Context(), client.ObjectKeyFromObject(p), &corev1.Pod{}) }
-	if err := get(); err != nil {
-		t.Errorf("a kind of which nothing is known is not read: %v", err)
-	}
-	k.lost(pods)
-	if err := get(); !apierrors.IsNotFound(err) {
-		t.Errorf("an object of a kind that is gone: %v", err)
-	}
-	if _, err := k.serves(t.Context(), pods); err != nil {
-		t.Fatal(err)
-	}
-	if err := get(); err != nil {
-		t.Errorf("the kind is there again: %v", err)
 	}
 }
