@@ -141,11 +141,7 @@ func (l *Ledger) claimStands(e *entry) bool {
 // such as a node, does not have one job after the other stopped.
 func (l *Ledger) failClaim(e *entry, why string) {
 	e.claimsFailed++
-	pause := claimPause
-	for i := 1; i < e.claimsFailed && pause < maxClaimPause; i++ {
-		pause *= 2
-	}
-	pause = min(pause, maxClaimPause)
+	pause := Backoff{Base: claimPause, Max: maxClaimPause}.wait(e.claimsFailed)
 	e.noClaimBefore = instantOf(l.clock.Now().Add(pause))
 	l.effects.Note(e.job, noteClaimEnded, fmt.Sprintf("what jobs leave that were stopped for it is no longer kept: %s; no others are stopped for it for %s", why, pause))
 	l.endClaim(e, why)

@@ -167,7 +167,7 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 			return err
 		}
 		why.reason = deactivatedDueTo + kueue.WorkloadRequeuingLimitExceeded
-		why.message = fmt.Sprintf("it failed to start %d times in a row, the last time: %s", *j.timing.BackoffLimit+1, why.message)
+		why.message = fmt.Sprintf("it failed to start %d times in a row, the last time: %s", *j.timing.Backoff.Limit+1, why.message)
 		why.backOff = false
 	}
 	err := j.change(ctx, uid, func(wl *kueue.Workload) {
@@ -215,18 +215,14 @@ func starts(wl *kueue.Workload) int32 {
 }
 
 func (j *Jobs) tooManyStarts(wl *kueue.Workload) bool {
-	return j.timing.BackoffLimit != nil && starts(wl) >= *j.timing.BackoffLimit
+	return j.timing.Backoff.spent(int(starts(wl)) + 1)
 }
 
 // backOff counts a failed start and sets the time of the next, doubled each
 // time.
 func (j *Jobs) backOff(wl *kueue.Workload) {
 	count := starts(wl) + 1
-	wait := j.timing.BackoffBase
-	for i := int32(1); i < count && wait < j.timing.BackoffMax; i++ {
-		wait *= 2
-	}
-	at := metav1.NewTime(j.clock.Now().Add(min(wait, j.timing.BackoffMax)).Truncate(time.Second))
+	at := metav1.NewTime(j.clock.Now().Add(j.timing.Backoff.wait(int(count))).Truncate(time.Second))
 	wl.Status.RequeueState = &kueue.RequeueState{Count: &count, RequeueAt: &at}
 }
 

@@ -50,7 +50,7 @@ func (s *scene) jobsOn(t *testing.T, funcs interceptor.Funcs, objects ...client.
 		ledger: s.Ledger, effects: newEffects(), clock: s.clock, reader: c, client: c, kinds: kinds, podsSeen: noVersion,
 		renderer: rendering.NewRenderer(c, c, s.clock, false),
 		recorder: record.NewFakeRecorder(100),
-		timing:   Timing{StartTimeout: time.Minute, BackoffBase: time.Minute, BackoffMax: 5 * time.Minute, BackoffLimit: new(int32(4))},
+		timing:   Timing{StartTimeout: time.Minute, Backoff: Backoff{Base: time.Minute, Max: 5 * time.Minute, Limit: new(int32(4))}},
 	}
 }
 
@@ -164,7 +164,7 @@ func TestDeactivationOutlivesAConflict(t *testing.T) {
 		}
 		return c.Update(ctx, obj, opts...)
 	}})
-	j.timing.BackoffLimit = new(int32(0))
+	j.timing.Backoff.Limit = new(int32(0))
 	of := job("a", set("node", 0, 1, 8))
 	wl := s.stored(t, j, of)
 	why := eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, message: "late", backOff: true}

@@ -212,9 +212,7 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 		close(done)
 		c.Ledger.Restored()
 		go (&reporter{Jobs: c.jobs}).run(ctx)
-		if c.config.Provisioning.ClassName != "" {
-			go (&provisioner{Jobs: c.jobs, unwanted: map[types.UID]time.Time{}}).run(ctx)
-		}
+		go newProvisioner(c.jobs).run(ctx)
 		c.effects.first.wait(ctx, c.config.Clock)
 		c.Ledger.allRead()
 	}()

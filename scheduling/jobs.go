@@ -89,12 +89,8 @@ type Timing struct {
 	// nodes are kept for it, 0 for ever; ReservationFor is how long they are kept
 	// at most, 0 for ever.
 	ReservationAfter, ReservationFor time.Duration
-	// BackoffBase, doubled for each failed start up to BackoffMax, is how long
-	// a job waits that did not start.
-	BackoffBase, BackoffMax time.Duration
-	// BackoffLimit is how often in a row a job is tried again before it is
-	// deactivated; nil means for ever.
-	BackoffLimit *int32
+	// Backoff is of jobs that did not start; at its limit they are deactivated.
+	Backoff Backoff
 }
 
 // writers is how many jobs are read, and as many admissions written, side by

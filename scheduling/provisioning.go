@@ -2,20 +2,14 @@ package scheduling
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -23,20 +17,12 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// provisioningGVK is what an autoscaler is asked for nodes by.
-var provisioningGVK = schema.GroupVersionKind{Group: "autoscaling.x-k8s.io", Version: "v1", Kind: "ProvisioningRequest"}
-
 const (
 	// provisionEvery is how often it is looked at who waits for nodes.
 	provisionEvery = 2 * time.Second
 	// provisioningStays is how long a request outlives its need while its job waits
 	// for something else: what a job waits for may change from one try to the next.
 	provisioningStays = 30 * time.Second
-	// provisionAgain is how long a request that has failed stands before another is
-	// made.
-	provisionAgain = 10 * time.Minute
-	// provisioningHash on a request is of all that was asked for.
-	provisioningHash = "muster.dev/provisioning-hash"
 	// noteNodesRefused warns: an autoscaler does not bring the nodes of a job.
 	noteNodesRefused = "NodesRefused"
 )
@@ -48,24 +34,43 @@ type Provisioning struct {
 	ClassName string
 	// Parameters are theirs.
 	Parameters map[string]string
+	// Retry is of requests that have failed; at its limit the last one stands.
+	Retry Backoff
 }
 
 // provisioner keeps one ProvisioningRequest for each job without pods that has quota
 // and no nodes.
 type provisioner struct {
 	*Jobs
-	// unwanted is since when requests are not needed that are still there, by the
-	// UID of their job.
+	// unwanted is since when requests are not needed that are still there, and failures
+	// how many in a row have failed before the one that is made next; both by the UID
+	// of their Workload.
 	unwanted map[types.UID]time.Time
+	failures map[types.UID]int
 }
 
-// run works until ctx is done.
+func newProvisioner(j *Jobs) *provisioner {
+	return &provisioner{Jobs: j, unwanted: map[types.UID]time.Time{}, failures: map[types.UID]int{}}
+}
+
+// run works until ctx is done. Without a class it only takes back what was asked for
+// before.
 func (p *provisioner) run(ctx context.Context) {
+	asks := p.provisioning.ClassName != ""
 	for {
-		if served, err := p.api.serves(ctx, provisioningGVK); served && err == nil {
-			if err := p.provision(ctx); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Asking for nodes failed, trying again")
-			}
+		served, err := p.api.serves(ctx, provisioningGVK)
+		switch {
+		case err != nil || !served:
+		case asks:
+			err = p.provision(ctx)
+		default:
+			err = p.withdrawAll(ctx)
+		}
+		if err == nil && !asks {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Asking for nodes failed, trying again")
 		}
 		select {
 		case <-ctx.Done():
@@ -82,57 +87,56 @@ func (p *provisioner) provision(ctx context.Context) error {
 		// A request that a scheduler before this one has made would seem to be nobody's.
 		return nil
 	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(provisioningGVK.GroupVersion().WithKind(provisioningGVK.Kind + "List"))
-	if err := p.reader.List(ctx, list, client.HasLabels{provisioningHash}); err != nil {
-		return fmt.Errorf("listing ProvisioningRequests: %w", err)
-	}
-	have := map[types.UID]*unstructured.Unstructured{}
-	for i := range list.Items {
-		if of := metav1.GetControllerOfNoCopy(&list.Items[i]); of != nil {
-			have[of.UID] = &list.Items[i]
-		}
+	have, err := requestsIn(ctx, p.reader)
+	if err != nil {
+		return err
 	}
 	now := p.clock.Now()
-	var first error
-	keep := func(err error) {
-		if err != nil && first == nil {
-			first = err
-		}
-	}
+	var errs []error
+	wanted := sets.New[types.UID]()
 	for _, w := range p.ledger.wantNodes(now) {
 		request := have[w.wl.UID]
+		wanted.Insert(w.wl.UID)
 		delete(have, w.wl.UID)
-		delete(p.unwanted, w.wl.UID)
-		keep(p.ask(ctx, w, request, now))
+		errs = append(errs, p.ask(ctx, w, request, now))
 	}
-	for uid := range p.unwanted {
-		if have[uid] == nil {
-			delete(p.unwanted, uid)
-		}
-	}
+	maps.DeleteFunc(p.failures, func(uid types.UID, _ int) bool { return !wanted.Has(uid) })
+	maps.DeleteFunc(p.unwanted, func(uid types.UID, _ time.Time) bool { return have[uid] == nil })
 	for uid, request := range have {
 		if p.unwanted[uid].IsZero() {
 			p.unwanted[uid] = now
 		}
 		job, err := p.jobOfRequest(ctx, request)
 		if err != nil {
-			keep(err)
+			errs = append(errs, err)
 			continue
 		}
 		if job == nil || !p.ledger.waitsStill(job.UID) || now.Sub(p.unwanted[uid]) >= provisioningStays {
-			keep(p.withdraw(ctx, request))
+			errs = append(errs, p.withdraw(ctx, request))
 			if job != nil {
 				p.ledger.sayProvisioning(job.UID, "")
 			}
 		}
 	}
-	return first
+	return errors.Join(errs...)
+}
+
+// withdrawAll deletes all requests. Nobody watches them for that.
+func (p *provisioner) withdrawAll(ctx context.Context) error {
+	have, err := requestsIn(ctx, p.client)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, request := range have {
+		errs = append(errs, p.withdraw(ctx, request))
+	}
+	return errors.Join(errs...)
 }
 
 // jobOfRequest is the job of a request's Workload; nil if that is gone.
 func (p *provisioner) jobOfRequest(ctx context.Context, request *unstructured.Unstructured) (*workload.Owner, error) {
-	of, wl := metav1.GetControllerOfNoCopy(request), &kueue.Workload{}
+	of, wl := madeFor(request), &kueue.Workload{}
 	switch err := p.reader.Get(ctx, client.ObjectKey{Namespace: request.GetNamespace(), Name: of.Name}, wl); {
 	case isGone(err) || (err == nil && wl.UID != of.UID):
 		return nil, nil
@@ -146,159 +150,46 @@ func (p *provisioner) jobOfRequest(ctx context.Context, request *unstructured.Un
 }
 
 // ask has nodes asked for a job by a request, which is nil if there is none yet. One
-// for other pods than the job has now, or that has failed long ago, is made anew.
+// for other pods than the job has now is made anew, and so is one that has failed,
+// after a while.
 func (p *provisioner) ask(ctx context.Context, w wantsNodes, request *unstructured.Unstructured, now time.Time) error {
 	hash := p.hash(w)
 	if request == nil {
-		return p.create(ctx, w, hash)
+		err := p.create(ctx, w, hash)
+		var other notMusters
+		if errors.As(err, &other) {
+			p.say(w.job, fmt.Sprintf("no nodes are asked for: %v", other), true)
+			return nil
+		}
+		return err
 	}
-	failed := failureOf(request)
-	if request.GetLabels()[provisioningHash] != hash || (failed != nil && now.Sub(failed.LastTransitionTime.Time) >= provisionAgain) {
+	if request.GetLabels()[provisioningHash] != hash {
+		delete(p.failures, w.wl.UID)
 		return p.withdraw(ctx, request)
 	}
-	says := fmt.Sprintf("; nodes are asked for by ProvisioningRequest %s", request.GetName())
-	if failed != nil {
-		says = fmt.Sprintf("; ProvisioningRequest %s brings no nodes (%s): %s", request.GetName(), failed.Reason, shorten(failed.Message))
-	}
-	if p.ledger.sayProvisioning(w.job.Owner.UID, says) && failed != nil {
-		p.note(w.job, noteNodesRefused, says[len("; "):])
-	}
-	return nil
-}
-
-// failureOf is the condition by which an autoscaler refuses a request, or takes back
-// what it has brought; nil if there is none.
-func failureOf(request *unstructured.Unstructured) *metav1.Condition {
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	said, _, _ := unstructured.NestedMap(request.Object, "status")
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(said, &status); err != nil {
-		// What is no condition says nothing.
+	failed := failureOf(request)
+	if failed == nil {
+		p.say(w.job, fmt.Sprintf("nodes are asked for by ProvisioningRequest %s", request.GetName()), false)
 		return nil
 	}
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		switch c.Type {
-		case "Failed", "CapacityRevoked", "BookingExpired":
-			if c.Status == metav1.ConditionTrue {
-				return c
-			}
+	failures := failuresBefore(request) + 1
+	again := "it is not made anew"
+	if retry := p.provisioning.Retry; !retry.spent(failures) {
+		at := failed.LastTransitionTime.Add(retry.wait(failures))
+		if !now.Before(at) {
+			p.failures[w.wl.UID] = failures
+			return p.withdraw(ctx, request)
 		}
+		again = fmt.Sprintf("it is made anew at %s", at.UTC().Format(time.RFC3339))
 	}
+	p.say(w.job, fmt.Sprintf("ProvisioningRequest %s brings no nodes (%s): %s; %s", request.GetName(), failed.Reason, shorten(failed.Message), again), true)
 	return nil
 }
 
-// hash is of all that is asked for a job.
-func (p *provisioner) hash(w wantsNodes) string {
-	asked := []any{p.provisioning}
-	for i, pod := range w.pods {
-		asked = append(asked, w.job.PodSets[i].Count, pod.Labels, pod.Annotations, pod.Spec)
+// say tells of the nodes that are asked for a job with its reason, and in an event if
+// they will not come.
+func (p *provisioner) say(job *workload.Job, says string, refused bool) {
+	if p.ledger.sayProvisioning(job.Owner.UID, "; "+says) && refused {
+		p.note(job, noteNodesRefused, says)
 	}
-	// A pod was decoded from JSON, and goes back.
-	body, _ := json.Marshal(asked)
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:])[:16]
-}
-
-// create asks for the nodes of a job: a template for each of its pod sets, and then
-// the request that names them.
-func (p *provisioner) create(ctx context.Context, w wantsNodes, hash string) error {
-	owner := *metav1.NewControllerRef(w.wl, kueue.SchemeGroupVersion.WithKind("Workload"))
-	var sets []any
-	for i, pod := range w.pods {
-		if w.job.PodSets[i].Count == 0 {
-			continue
-		}
-		t := &corev1.PodTemplate{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: w.wl.Namespace, Name: templateName(w.wl, i),
-				Labels: map[string]string{provisioningHash: hash}, OwnerReferences: []metav1.OwnerReference{owner},
-			},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec},
-		}
-		if err := p.writeTemplate(ctx, t); err != nil {
-			return err
-		}
-		sets = append(sets, map[string]any{"count": int64(w.job.PodSets[i].Count), "podTemplateRef": map[string]any{"name": t.Name}})
-	}
-	request := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"provisioningClassName": p.provisioning.ClassName, "podSets": sets}}}
-	if len(p.provisioning.Parameters) > 0 {
-		parameters := map[string]any{}
-		for k, v := range p.provisioning.Parameters {
-			parameters[k] = v
-		}
-		request.Object["spec"].(map[string]any)["parameters"] = parameters
-	}
-	request.SetGroupVersionKind(provisioningGVK)
-	request.SetNamespace(w.wl.Namespace)
-	request.SetName(w.wl.Name)
-	request.SetLabels(map[string]string{provisioningHash: hash})
-	request.SetOwnerReferences([]metav1.OwnerReference{owner})
-	if err := p.client.Create(ctx, request); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating ProvisioningRequest %s: %w", klog.KObj(request), err)
-	}
-	return nil
-}
-
-// templateName is the name of the template of a pod set of a Workload's request.
-func templateName(wl *kueue.Workload, set int) string {
-	// What is cut off would tell Workloads of long names apart.
-	const most = 200
-	if len(wl.Name) <= most {
-		return fmt.Sprintf("%s-%d", wl.Name, set)
-	}
-	return fmt.Sprintf("%s-%s-%d", wl.Name[:most], wl.UID, set)
-}
-
-// writeTemplate creates a template, or brings one that was left over up to date.
-func (p *provisioner) writeTemplate(ctx context.Context, t *corev1.PodTemplate) error {
-	err := p.client.Create(ctx, t.DeepCopy())
-	if !apierrors.IsAlreadyExists(err) {
-		if err != nil {
-			return fmt.Errorf("creating PodTemplate %s: %w", klog.KObj(t), err)
-		}
-		return nil
-	}
-	have := &corev1.PodTemplate{}
-	if err := p.client.Get(ctx, client.ObjectKeyFromObject(t), have); err != nil {
-		return fmt.Errorf("reading PodTemplate %s: %w", klog.KObj(t), err)
-	}
-	if have.Labels[provisioningHash] == t.Labels[provisioningHash] && equality.Semantic.DeepEqual(have.OwnerReferences, t.OwnerReferences) {
-		return nil
-	}
-	t.ResourceVersion = have.ResourceVersion
-	if err := p.client.Update(ctx, t); err != nil {
-		return fmt.Errorf("updating PodTemplate %s: %w", klog.KObj(t), err)
-	}
-	return nil
-}
-
-// withdraw deletes a request, and before it its templates: what cannot be deleted is
-// tried again as long as there is the request.
-func (p *provisioner) withdraw(ctx context.Context, request *unstructured.Unstructured) error {
-	current := &unstructured.Unstructured{}
-	current.SetGroupVersionKind(provisioningGVK)
-	err := p.client.Get(ctx, client.ObjectKeyFromObject(request), current)
-	if isGone(err) || (err == nil && current.GetUID() != request.GetUID()) {
-		// The cache has not seen it yet.
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading ProvisioningRequest %s: %w", klog.KObj(request), err)
-	}
-	sets, _, _ := unstructured.NestedSlice(request.Object, "spec", "podSets")
-	for _, set := range sets {
-		m, _ := set.(map[string]any)
-		name, _, _ := unstructured.NestedString(m, "podTemplateRef", "name")
-		t := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: request.GetNamespace(), Name: name}}
-		if err := p.client.Delete(ctx, t); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting PodTemplate %s: %w", klog.KObj(t), err)
-		}
-	}
-	uid := request.GetUID()
-	if err := p.client.Delete(ctx, current, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting ProvisioningRequest %s: %w", klog.KObj(request), err)
-	}
-	return nil
 }

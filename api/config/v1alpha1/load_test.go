@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,6 +202,8 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"a class of requests with another name than objects have": {schedulerHead + "autoscaling: {provisioningRequests: {className: Check Capacity}}\n", "autoscaling.provisioningRequests.className: Invalid value"},
 		"requests beside Kueue":                                   {schedulerHead + "quota: {provider: kueue}\nautoscaling: {provisioningRequests: {className: check}}\n", "autoscaling.provisioningRequests.className: Invalid value: \"check\": Kueue decides quota"},
 		"a parameter that is too long":                            {schedulerHead + "autoscaling: {provisioningRequests: {parameters: {a: " + strings.Repeat("x", 256) + "}}}\n", "autoscaling.provisioningRequests.parameters[a]: Too long"},
+		"more parameters than a request may have":                 {schedulerHead + "autoscaling: {provisioningRequests: {parameters: {" + parameters(101) + "}}}\n", "autoscaling.provisioningRequests.parameters: Too many: 101: must have at most 100 items"},
+		"requests without a back-off":                             {schedulerHead + "autoscaling: {provisioningRequests: {retry: {backoffBase: 0s}}}\n", "autoscaling.provisioningRequests.retry.backoffBase: Invalid value"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -251,6 +254,15 @@ func TestAFileThatIsMissingIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none.yaml")
 	_, err := LoadWebhook(path)
 	refused(t, err, path)
+}
+
+// parameters are that many keys with values.
+func parameters(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("p%d: x", i)
+	}
+	return strings.Join(out, ", ")
 }
 
 func refused(t *testing.T, err error, want string) {

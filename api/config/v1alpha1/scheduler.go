@@ -168,17 +168,19 @@ type Admission struct {
 	// Rendering says how it is found out what the pods of a waiting job will
 	// be: RenderingDryRun or RenderingLocal. Without the policy that allows the
 	// scheduler nothing but dry runs, pods are rendered locally.
-	Rendering string  `json:"rendering"`
-	Requeue   Requeue `json:"requeue"`
+	Rendering string `json:"rendering"`
+	// Requeue is what happens to a job whose start failed; at the limit it is
+	// deactivated.
+	Requeue Backoff `json:"requeue"`
 }
 
-// Requeue is what happens to a job whose start failed: the wait doubles from
-// BackoffBase to BackoffMax with each failure in a row.
-type Requeue struct {
+// Backoff is how what has failed is tried again: the wait doubles from BackoffBase to
+// BackoffMax with each failure in a row.
+type Backoff struct {
 	BackoffBase metav1.Duration `json:"backoffBase"`
 	BackoffMax  metav1.Duration `json:"backoffMax"`
-	// LimitCount is how often in a row the job is tried again before it is
-	// deactivated; nil (null in the file) means for ever.
+	// LimitCount is how often in a row it is tried again; nil (null in the file)
+	// means for ever.
 	LimitCount *int32 `json:"limitCount"`
 }
 
@@ -194,6 +196,8 @@ type ProvisioningRequests struct {
 	ClassName string `json:"className"`
 	// Parameters are handed to the class as they are.
 	Parameters map[string]string `json:"parameters"`
+	// Retry is how one that has failed is made anew; at the limit it stands.
+	Retry Backoff `json:"retry"`
 }
 
 // DefaultScheduler returns the configuration of an empty file.
@@ -230,13 +234,16 @@ func DefaultScheduler() *SchedulerConfiguration {
 			ReservationFor:   duration(24 * time.Hour),
 			BarrierTimeout:   duration(10 * time.Second),
 			Rendering:        RenderingDryRun,
-			Requeue: Requeue{
+			Requeue: Backoff{
 				BackoffBase: duration(time.Minute),
 				BackoffMax:  duration(time.Hour),
 				LimitCount:  ptr.To[int32](5),
 			},
 		},
-		Autoscaling: Autoscaling{ProvisioningRequests: ProvisioningRequests{Parameters: map[string]string{}}},
+		Autoscaling: Autoscaling{ProvisioningRequests: ProvisioningRequests{
+			Parameters: map[string]string{},
+			Retry:      Backoff{BackoffBase: duration(time.Minute), BackoffMax: duration(30 * time.Minute)},
+		}},
 	}
 }
 

@@ -106,7 +106,7 @@ func (r *ProvisioningRequests) validate(at *field.Path, provider string) field.E
 			errs = append(errs, field.TooLong(at.Child("parameters").Key(key), "", maxParameter))
 		}
 	}
-	return errs
+	return append(errs, r.Retry.validate(at.Child("retry"))...)
 }
 
 func (l *LeaderElection) validate(at *field.Path) field.ErrorList {
@@ -149,14 +149,17 @@ func (a *Admission) validate(at *field.Path) field.ErrorList {
 	if modes := []string{RenderingDryRun, RenderingLocal}; !slices.Contains(modes, a.Rendering) {
 		errs = append(errs, field.NotSupported(at.Child("rendering"), a.Rendering, modes))
 	}
-	requeue := at.Child("requeue")
-	errs = append(errs, positive(requeue.Child("backoffBase"), a.Requeue.BackoffBase)...)
-	if a.Requeue.BackoffMax.Duration < a.Requeue.BackoffBase.Duration {
-		errs = append(errs, field.Invalid(requeue.Child("backoffMax"), a.Requeue.BackoffMax.Duration.String(),
-			fmt.Sprintf("must be at least backoffBase (%s)", a.Requeue.BackoffBase.Duration)))
+	return append(errs, a.Requeue.validate(at.Child("requeue"))...)
+}
+
+func (b *Backoff) validate(at *field.Path) field.ErrorList {
+	errs := positive(at.Child("backoffBase"), b.BackoffBase)
+	if b.BackoffMax.Duration < b.BackoffBase.Duration {
+		errs = append(errs, field.Invalid(at.Child("backoffMax"), b.BackoffMax.Duration.String(),
+			fmt.Sprintf("must be at least backoffBase (%s)", b.BackoffBase.Duration)))
 	}
-	if n := a.Requeue.LimitCount; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(requeue.Child("limitCount"), *n, "must be at least 0, or null for no limit"))
+	if n := b.LimitCount; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(at.Child("limitCount"), *n, "must be at least 0, or null for no limit"))
 	}
 	return errs
 }

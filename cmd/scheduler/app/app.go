@@ -141,12 +141,11 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 			NodeLossGrace:    c.Admission.NodeLossGrace.Duration,
 			ReservationAfter: c.Admission.ReservationAfter.Duration,
 			ReservationFor:   c.Admission.ReservationFor.Duration,
-			BackoffBase:      c.Admission.Requeue.BackoffBase.Duration,
-			BackoffMax:       c.Admission.Requeue.BackoffMax.Duration,
-			BackoffLimit:     c.Admission.Requeue.LimitCount,
+			Backoff:          backoff(c.Admission.Requeue),
 		},
 		Provisioning: scheduling.Provisioning{
 			ClassName: c.Autoscaling.ProvisioningRequests.ClassName, Parameters: c.Autoscaling.ProvisioningRequests.Parameters,
+			Retry: backoff(c.Autoscaling.ProvisioningRequests.Retry),
 		},
 		PassBudget: c.Admission.PassBudget.Duration,
 		Levels:     c.Topology.LevelsOf, PreferredLevel: c.Topology.PreferredLevelOf,
@@ -159,6 +158,10 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		Client:        direct,
 		Discovery:     kinds,
 	}), nil
+}
+
+func backoff(b configv1alpha1.Backoff) scheduling.Backoff {
+	return scheduling.Backoff{Base: b.BackoffBase.Duration, Max: b.BackoffMax.Duration, Limit: b.LimitCount}
 }
 
 // fairSharing are the strategies of fair sharing, none where it is off.
