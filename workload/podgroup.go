@@ -71,6 +71,9 @@ type PodGroup struct {
 	MinMember      int64
 	// Basic says that the object has its pods start one by one.
 	Basic bool
+	// PriorityClass is the PriorityClass that the object names, empty if none. It counts
+	// before those of the pods.
+	PriorityClass string
 	// Domain is the node label of which all pods need the same value; empty if
 	// none is asked for.
 	Domain string
@@ -186,6 +189,7 @@ func (g *PodGroup) readNative(spec *schedulingv1beta1.PodGroupSpec) {
 	if gang := spec.SchedulingPolicy.Gang; gang != nil {
 		g.MinMember = int64(gang.MinCount)
 	}
+	g.PriorityClass = spec.PriorityClassName
 	if c := spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 {
 		g.Domain = c.Topology[0].Key
 	}

@@ -87,6 +87,7 @@ func (k podGroupKind) Read(ctx context.Context, r client.Reader, obj client.Obje
 	}
 	if no == nil {
 		no = k.readSets(job, members)
+		job.PodPriorityClass = cmp.Or(g.PriorityClass, job.PodPriorityClass)
 		g.shareDomain(job.PodSets)
 	}
 	if no == nil {

@@ -172,3 +172,30 @@ func TestWorkloadOfANativePodGroupNamesIt(t *testing.T) {
 		t.Errorf("its owner is another (%v) (-want +got):\n%s", ok, diff)
 	}
 }
+
+// TestNativePodGroupHasItsOwnPriority: to Kubernetes the priority of a group's pods is
+// that of the group.
+func TestNativePodGroupHasItsOwnPriority(t *testing.T) {
+	classed := func(p *corev1.Pod) { p.Spec.PriorityClassName = "of-pods" }
+	named := func(s *schedulingv1beta1.PodGroupSpec) { s.PriorityClassName = "of-group" }
+	queue := map[string]string{QueueLabel: "q"}
+	for name, tc := range map[string]struct {
+		group *schedulingv1beta1.PodGroup
+		pods  func(*corev1.Pod)
+		want  string
+	}{
+		"its class counts before that of its pods":  {nativeGroup(1, queue, named), classed, "of-group"},
+		"its class counts where its pods have none": {nativeGroup(1, queue, named), func(*corev1.Pod) {}, "of-group"},
+		"without one that of its pods counts":       {nativeGroup(1, queue), classed, "of-pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, job, _, no := readNative(t, tc.group, alonePod("a", "1", ofNative, tc.pods))
+			if no != nil {
+				t.Fatal(no)
+			}
+			if job.PodPriorityClass != tc.want {
+				t.Errorf("its priority class is %q, want %q", job.PodPriorityClass, tc.want)
+			}
+		})
+	}
+}
