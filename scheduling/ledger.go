@@ -74,6 +74,9 @@ type Ledger struct {
 	restored bool
 	// unread: jobs that wait are being read for the first time, see firstReads.
 	unread bool
+	// calls counts how often jobs were called to be looked at again because something
+	// changed on which they depend.
+	calls int64
 	// early are the pods that left their nodes while the admitted jobs were
 	// being read, by their owner's UID: how they ended is asked once it is known
 	// whose they were. It is nil at other times.

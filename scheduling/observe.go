@@ -109,10 +109,29 @@ func (l *Ledger) syncBlocked() { l.syncAll(func(e *entry) bool { return e.blocke
 func (l *Ledger) syncAll(are func(*entry) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.calls++
 	for _, e := range l.jobs {
 		if are(e) {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
+	}
+}
+
+// called is how often jobs were called so far.
+func (l *Ledger) called() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}
+
+// syncIfCalled has a job looked at again that was read while others were called: it
+// was not in the Ledger yet, or not as it is now, and may have been read as things were
+// before. since is what called said before it was read.
+func (l *Ledger) syncIfCalled(uid types.UID, since int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.jobs[uid]; e != nil && l.calls != since {
+		l.effects.Sync(keyOf(e.job.Owner))
 	}
 }
 

@@ -32,6 +32,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	if kind == nil {
 		return nil
 	}
+	calls := j.ledger.called()
 	obj, err := j.cached(ctx, kind, key.NamespacedName)
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
@@ -109,7 +110,9 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 			return err
 		}
 	}
-	return j.act(ctx, kind, obj, job, j.ledger.read(job, wl, no))
+	want := j.ledger.read(job, wl, no)
+	j.ledger.syncIfCalled(job.Owner.UID, calls)
+	return j.act(ctx, kind, obj, job, want)
 }
 
 // claimed says whether an owner that is not managed (any more) has a Workload
