@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -81,8 +82,9 @@ func (t *Tree) lacksLevel(ps *PodSet, flavor string) (level string, lacks bool) 
 
 // noLevel is the phrase for it that ineligible would give.
 func (t *Tree) noLevel(level, flavor string) string {
-	if len(t.Levels(flavor)) == 0 {
+	levels := t.Levels(flavor)
+	if len(levels) == 0 {
 		return fmt.Sprintf("flavor %s has no topology, and so no level %s", flavor, level)
 	}
-	return fmt.Sprintf("the topology of flavor %s has no level %s", flavor, level)
+	return fmt.Sprintf("the topology of flavor %s has no level %s, but %s", flavor, level, strings.Join(levels, ", "))
 }

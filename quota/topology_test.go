@@ -34,7 +34,7 @@ func TestAFlavorWithTheLevelIsChosen(t *testing.T) {
 		"a level":  {[]string{"rack"}, "racked", ""},
 		"two":      {[]string{"block", "rack"}, "racked", ""},
 		"one that no flavor has": {[]string{"row"}, "",
-			"pod set main: flavor plain has no topology, and so no level row; the topology of flavor racked has no level row"},
+			"pod set main: flavor plain has no topology, and so no level row; the topology of flavor racked has no level row, but block, rack"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := cluster(clusterQ("cq", group(of("plain", nvidiaGPU.String(), "8"), of("racked", nvidiaGPU.String(), "8"))), plain, inTopology("racked", "dc"))

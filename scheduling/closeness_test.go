@@ -142,7 +142,7 @@ func TestRequestsThatCannotBeMet(t *testing.T) {
 		want   string
 	}{
 		"a level that the topology does not have": {nil, asking(set("node", 0, 2, 8), kueue.PodSetTopologyRequest{Required: new("row")}),
-			"pod set node: the topology of flavor gpu has no level row"},
+			"pod set node: the topology of flavor gpu has no level row, but block, rack, kubernetes.io/hostname"},
 		"a flavor without a topology": {func(s *stage) {
 			s.UpdateQuota(func(t *quota.Tree) {
 				t.SetFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
