@@ -45,6 +45,7 @@ kubectl at the sandbox:
 	flags.IntVar(&options.Nodes, "nodes", 4, "number of simulated nodes")
 	flags.IntVar(&options.GPUsPerNode, "gpus-per-node", 8, "GPUs of each node")
 	flags.StringVar(&options.GPUProduct, "gpu-product", simulator.DefaultGPUProduct, "label nvidia.com/gpu.product of the nodes")
+	flags.BoolVar(&options.Devices, "devices", false, "publish the nodes' GPUs as ResourceSlices, as NVIDIA's driver for dynamic resource allocation does, in place of the capacity of a device plugin")
 	flags.StringVar(&options.NodeLabels, "node-labels", "", "YAML file with more labels: node name, or \"*\" for all, to labels")
 	flags.StringSliceVar(&options.With, "with", []string{sandbox.WithTrainer, sandbox.WithJobSet, sandbox.WithScheduler, sandbox.WithWebhook},
 		"parts to run beside the control plane and the nodes; also kube-scheduler, in place of scheduler, kueue, training-operator, coscheduling, and podgroups, which is a definition only")

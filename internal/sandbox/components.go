@@ -242,7 +242,7 @@ func (s *setup) simulatorProgram() program {
 	args := []string{
 		"simulate", "--kubeconfig=" + s.identity(componentSimulator), "--health-port=" + strconv.Itoa(port),
 		"--nodes=" + strconv.Itoa(s.options.Nodes), "--gpus-per-node=" + strconv.Itoa(s.options.GPUsPerNode),
-		"--gpu-product=" + s.options.GPUProduct,
+		"--gpu-product=" + s.options.GPUProduct, "--devices=" + strconv.FormatBool(s.options.Devices),
 	}
 	if s.options.NodeLabels != "" {
 		args = append(args, "--node-labels="+s.options.NodeLabels)

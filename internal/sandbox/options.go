@@ -53,6 +53,9 @@ type Options struct {
 	Nodes       int    `json:"nodes"`
 	GPUsPerNode int    `json:"gpusPerNode"`
 	GPUProduct  string `json:"gpuProduct"`
+	// Devices has the nodes' GPUs published as ResourceSlices in place of a device
+	// plugin's capacity, with the DeviceClass gpu.nvidia.com.
+	Devices bool `json:"devices,omitempty"`
 	// NodeLabels names a YAML file: node name, or "*" for all, to labels.
 	NodeLabels string `json:"nodeLabels,omitempty"`
 	// With lists the parts to run beside the control plane and the nodes.

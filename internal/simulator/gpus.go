@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,26 +33,31 @@ func newGPUBook() *gpuBook {
 	return &gpuBook{holders: map[string]map[int]types.UID{}, held: map[types.UID]holding{}}
 }
 
-// allocate gives pod the count lowest free indices of a node with total GPUs.
-// A pod that holds indices already gets the same again, and fresh is false.
-// The error says what the kubelet's device manager says.
-func (b *gpuBook) allocate(node string, total int, pod types.UID, count int) (indices []int, fresh bool, err error) {
+// allocate gives pod the GPUs that it claims, and the count lowest free indices of
+// a node with total GPUs. A pod that holds indices already gets the same again, and
+// fresh is false. The error says what the kubelet's device manager says; a GPU that
+// is claimed twice is one too.
+func (b *gpuBook) allocate(node string, total int, pod types.UID, claimed []int, count int) (indices []int, fresh bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if h, ok := b.held[pod]; ok {
 		return h.indices, false, nil
 	}
-	if count == 0 {
+	if err := b.free(node, pod, claimed); err != nil {
+		return nil, false, err
+	}
+	if len(claimed)+count == 0 {
 		return nil, false, nil
 	}
 	for index := 0; index < total && len(indices) < count; index++ {
-		if _, taken := b.holders[node][index]; !taken {
+		if _, taken := b.holders[node][index]; !taken && !slices.Contains(claimed, index) {
 			indices = append(indices, index)
 		}
 	}
 	if len(indices) < count {
 		return nil, false, fmt.Errorf("allocate failed due to requested number of devices unavailable for %s: requested %d, available %d", GPUResource, count, len(indices))
 	}
+	indices = slices.Sorted(slices.Values(slices.Concat(claimed, indices)))
 	b.record(node, pod, indices)
 	return indices, true, nil
 }
@@ -65,12 +71,20 @@ func (b *gpuBook) adopt(node string, pod types.UID, indices []int) error {
 	if _, ok := b.held[pod]; ok || len(indices) == 0 {
 		return nil
 	}
+	if err := b.free(node, pod, indices); err != nil {
+		return err
+	}
+	b.record(node, pod, indices)
+	return nil
+}
+
+// free says by its error which of the indices another pod holds.
+func (b *gpuBook) free(node string, pod types.UID, indices []int) error {
 	for _, index := range indices {
 		if holder, taken := b.holders[node][index]; taken {
 			return fmt.Errorf("GPU %d of node %s is held by pod %s, and claimed by pod %s", index, node, holder, pod)
 		}
 	}
-	b.record(node, pod, indices)
 	return nil
 }
 
@@ -98,9 +112,12 @@ func (b *gpuBook) release(pod types.UID) {
 	}
 }
 
-// gpusAsked is how many GPUs a pod's containers need at the same time: init
-// containers run before the others and use the same ones.
+// gpusAsked is how many GPUs a pod's containers need at the same time of those that
+// its node advertises: init containers run before the others and use the same ones.
 func gpusAsked(pod *corev1.Pod) int {
+	if pod.Status.ExtendedResourceClaimStatus != nil {
+		return 0
+	}
 	quantity := resource.PodRequests(pod, resource.PodResourcesOptions{})[GPUResource]
 	return int(quantity.Value())
 }

@@ -15,7 +15,7 @@ import (
 func TestAllocate(t *testing.T) {
 	book := newGPUBook()
 	allocate := func(pod string, count int) string {
-		indices, fresh, err := book.allocate("n", 8, types.UID(pod), count)
+		indices, fresh, err := book.allocate("n", 8, types.UID(pod), nil, count)
 		if err != nil {
 			return "error: " + err.Error()
 		}
@@ -57,7 +57,7 @@ func TestAdoptRefusesAnIndexThatIsHeld(t *testing.T) {
 	if err := book.adopt("other", "b", []int{1, 2}); err != nil {
 		t.Errorf("the same index of another node: %v", err)
 	}
-	indices, _, err := book.allocate("n", 4, "c", 2)
+	indices, _, err := book.allocate("n", 4, "c", nil, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +90,12 @@ func TestNoIndexIsHeldTwice(t *testing.T) {
 				if h, ok := model[pod]; ok {
 					node, count = h.node, len(h.indices)
 				} else if count > free(node) {
-					if _, _, err := book.allocate(node, total, pod, count); err == nil {
+					if _, _, err := book.allocate(node, total, pod, nil, count); err == nil {
 						t.Fatalf("%d GPUs given where %d are free", count, free(node))
 					}
 					return
 				}
-				indices, _, err := book.allocate(node, total, pod, count)
+				indices, _, err := book.allocate(node, total, pod, nil, count)
 				if err != nil || len(indices) != count {
 					t.Fatalf("asked for %d GPUs of %d free, got %v, %v", count, free(node), indices, err)
 				}

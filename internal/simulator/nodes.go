@@ -20,6 +20,9 @@ const NodeLabel = "sim.muster.dev/node"
 // nothing else is asked.
 const DefaultGPUProduct = "NVIDIA-H100-80GB-HBM3"
 
+// productLabel has the name of a node's GPUs.
+const productLabel = "nvidia.com/gpu.product"
+
 // allNodes is the key of NodeLabels that applies to every node.
 const allNodes = "*"
 
@@ -47,12 +50,12 @@ func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 func newNode(o Options, i int, now time.Time) *corev1.Node {
 	name := nodeName(i)
 	labels := map[string]string{
-		NodeLabel:                "true",
-		corev1.LabelHostname:     name,
-		corev1.LabelOSStable:     "linux",
-		corev1.LabelArchStable:   "amd64",
-		"nvidia.com/gpu.product": o.GPUProduct,
-		"nvidia.com/gpu.count":   strconv.Itoa(o.GPUsPerNode),
+		NodeLabel:              "true",
+		corev1.LabelHostname:   name,
+		corev1.LabelOSStable:   "linux",
+		corev1.LabelArchStable: "amd64",
+		productLabel:           o.GPUProduct,
+		"nvidia.com/gpu.count": strconv.Itoa(o.GPUsPerNode),
 	}
 	maps.Copy(labels, o.Labels[allNodes])
 	maps.Copy(labels, o.Labels[name])
@@ -61,7 +64,9 @@ func newNode(o Options, i int, now time.Time) *corev1.Node {
 		corev1.ResourceMemory:           resource.MustParse("512Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 		corev1.ResourcePods:             resource.MustParse("110"),
-		GPUResource:                     *resource.NewQuantity(int64(o.GPUsPerNode), resource.DecimalSI),
+	}
+	if !o.Devices {
+		capacity[GPUResource] = *resource.NewQuantity(int64(o.GPUsPerNode), resource.DecimalSI)
 	}
 	moment := metav1.Time{Time: now}
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {

@@ -26,16 +26,28 @@ const (
 	parallelWrites = 16
 )
 
-// registerNodes creates the nodes that are not there yet. One that exists is
-// left as it is: somebody may have changed it on purpose.
+// registerNodes creates the nodes that are not there yet, with what is published of
+// their GPUs. One that exists is left as it is: somebody may have changed it on
+// purpose.
 func (s *simulator) registerNodes(ctx context.Context) error {
+	if s.options.Devices {
+		_, err := s.client.ResourceV1().DeviceClasses().Create(ctx, newDeviceClass(), metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating DeviceClass %s: %w", DeviceDriver, err)
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelWrites)
 	for i := range s.options.Nodes {
 		group.Go(func() error {
-			_, err := s.client.CoreV1().Nodes().Create(ctx, newNode(s.options, i, s.clock.Now()), metav1.CreateOptions{})
-			if err != nil && !apierrors.IsAlreadyExists(err) {
+			node, err := s.client.CoreV1().Nodes().Create(ctx, newNode(s.options, i, s.clock.Now()), metav1.CreateOptions{})
+			switch {
+			case apierrors.IsAlreadyExists(err):
+				return nil
+			case err != nil:
 				return fmt.Errorf("creating node %s: %w", nodeName(i), err)
+			case s.options.Devices:
+				return s.publishDevices(ctx, node)
 			}
 			return nil
 		})

@@ -33,7 +33,7 @@ import (
 const UserName = "muster-sandbox-simulator"
 
 // PolicyRules are the permissions that the simulator needs: those of a kubelet
-// for all its nodes, and reading Jobs.
+// and a driver of devices for all its nodes, and reading Jobs.
 func PolicyRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "create"}},
@@ -41,6 +41,8 @@ func PolicyRules() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"deviceclasses", "resourceslices"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims"}, Verbs: []string{"get"}},
 	}
 }
 
@@ -48,8 +50,13 @@ func PolicyRules() []rbacv1.PolicyRule {
 type Options struct {
 	// Nodes is how many nodes to create, node-0 and up.
 	Nodes int
-	// GPUsPerNode is the nvidia.com/gpu capacity of each.
+	// GPUsPerNode is how many GPUs each has.
 	GPUsPerNode int
+	// Devices has the GPUs published as ResourceSlices, as NVIDIA's driver for dynamic
+	// resource allocation does, with the DeviceClass that stands for nvidia.com/gpu.
+	// Otherwise they are the nvidia.com/gpu capacity of the nodes, as its device plugin
+	// has it.
+	Devices bool
 	// GPUProduct is the nvidia.com/gpu.product label of each.
 	GPUProduct string
 	// Labels are added to the nodes when they are created.

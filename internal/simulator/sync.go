@@ -142,8 +142,12 @@ func (s *simulator) admit(ctx context.Context, node *corev1.Node, st step, now t
 	if st.invalid != nil {
 		return s.write(ctx, pod, refused(pod, reasonSimulation, st.invalid, now))
 	}
+	claimed, err := s.claimed(ctx, pod)
+	if err != nil {
+		return err
+	}
 	total := node.Status.Allocatable[GPUResource]
-	indices, fresh, err := s.gpus.allocate(node.Name, int(total.Value()), pod.UID, gpusAsked(pod))
+	indices, fresh, err := s.gpus.allocate(node.Name, int(total.Value()), pod.UID, claimed, gpusAsked(pod))
 	if err != nil {
 		return s.write(ctx, pod, refused(pod, reasonAdmission, err, now))
 	}
