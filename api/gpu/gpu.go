@@ -12,6 +12,10 @@ import (
 // does not share its GPUs out under this name.
 const NVIDIA corev1.ResourceName = "nvidia.com/gpu"
 
+// Driver is the name of NVIDIA's driver for dynamic resource allocation of GPUs, and of
+// its DeviceClass of whole GPUs.
+const Driver = "gpu.nvidia.com"
+
 // resources are the extended resources of which one unit is one GPU, or one
 // slice of a GPU that is handed out like one. A name that ends in '*' stands
 // for every resource with that prefix. Resources that count parts of a GPU

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -116,6 +117,8 @@ func (c *Checker) Observe(e Event) {
 		c.seePod(o, gone)
 	case *corev1.Node:
 		c.seeNode(o, gone)
+	case *resourceapi.ResourceSlice:
+		c.seeSlice(o, gone)
 	case *kueue.Workload:
 		c.seeWorkload(o, gone)
 	case *kueue.ClusterQueue:

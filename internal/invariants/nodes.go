@@ -16,7 +16,11 @@ type node struct {
 	host   string
 	exists bool
 	away   bool
-	room   allowance[corev1.ResourceName]
+	// allocatable is what it advertises, and devices are the GPUs beside, by the
+	// ResourceSlices that publish them.
+	allocatable amounts[corev1.ResourceName]
+	devices     map[string]int64
+	room        allowance[corev1.ResourceName]
 }
 
 func (c *Checker) node(name string) *node {
@@ -48,23 +52,30 @@ func (c *Checker) seeNode(o *corev1.Node, gone bool) {
 	if host := o.Labels[corev1.LabelHostname]; host != "" {
 		n.host = host
 	}
-	limit := amounts[corev1.ResourceName]{}
+	n.allocatable = amounts[corev1.ResourceName]{}
 	if !gone {
 		for name, q := range o.Status.Allocatable {
-			limit.add(name, q)
+			n.allocatable.add(name, q)
 		}
 	}
 	if away := gone || isAway(o); n.away != away {
 		n.away = away
 		c.forgive()
 	}
-	if n.exists == !gone && same(n.room.limit, limit) {
+	was := n.exists
+	n.exists = !gone
+	c.resize(n, o.Name, was != n.exists)
+}
+
+// resize takes it that a node may have other room than before.
+func (c *Checker) resize(n *node, name string, changed bool) {
+	limit := n.limit()
+	if !changed && same(n.room.limit, limit) {
 		return
 	}
-	n.exists = !gone
 	c.forgive()
-	n.room.set(limit, c.load(o.Name).total, c.now, c.options.InFlight)
-	if gone {
+	n.room.set(limit, c.load(name).total, c.now, c.options.InFlight)
+	if !n.exists {
 		c.note(n.ref+" is gone", n.ref)
 		return
 	}

@@ -213,6 +213,15 @@ var plantedRoom = []planted{
 		s.bind("p0-again", "a")
 	}, nodesKept, []string{"Pod team/fat was bound, and Node a has 9 of 8 nvidia.com/gpu taken: Pod team/fat 5, Pod team/p0 4"},
 		[]string{"Node a has 8 nvidia.com/gpu", "p0 is bound to a", "fat is bound to a"}},
+	{"a pod of no queue gets a device too many", func(s *story) {
+		s.node("a", 0)
+		change(s, "a", func(n *corev1.Node) { delete(n.Status.Allocatable, gpu) })
+		s.devices("a", 2)
+		s.add(plain("fits", 2))
+		s.bind("fits", "a")
+		s.add(plain("fat", 1))
+		s.bind("fat", "a")
+	}, nodesKept, []string{"Pod team/fat was bound, and Node a has 3 of 2 nvidia.com/gpu taken: Pod team/fat 1, Pod team/fits 2"}, nil},
 	{"a pod is bound onto a slot that is held for another", func(s *story) {
 		running(s)
 		s.end("p0", corev1.PodFailed)

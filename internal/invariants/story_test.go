@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,6 +82,13 @@ func (s *story) node(name string, n int64) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name + ".example"}},
 		Status:     corev1.NodeStatus{Allocatable: list},
 	})
+}
+
+// devices gives a node so many GPUs as devices.
+func (s *story) devices(node string, n int) {
+	s.add(&resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-gpus"}, Spec: resourceapi.ResourceSliceSpec{
+		Driver: "gpu.nvidia.com", NodeName: &node, Devices: make([]resourceapi.Device, n),
+	}})
 }
 
 func (s *story) queue(name string, n int64) {

@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,7 +48,7 @@ func watched() []client.Object {
 	trainJob := &unstructured.Unstructured{}
 	trainJob.SetGroupVersionKind(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"})
 	return append([]client.Object{
-		&corev1.Pod{}, &corev1.Node{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &kueue.Cohort{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob,
+		&corev1.Pod{}, &corev1.Node{}, &resourceapi.ResourceSlice{}, &kueue.Workload{}, &kueue.ClusterQueue{}, &kueue.Cohort{}, &jobset.JobSet{}, &batchv1.Job{}, trainJob,
 	}, slices.Concat(trainingJobs(), rayKinds())...)
 }
 

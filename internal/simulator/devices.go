@@ -13,10 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
-)
 
-// DeviceDriver is the driver of the devices, and the DeviceClass of all of them.
-const DeviceDriver = "gpu.nvidia.com"
+	"github.com/muster-gpu/muster/api/gpu"
+)
 
 // devicePrefix begins the name of each GPU as a device, before its index.
 const devicePrefix = "gpu-"
@@ -24,9 +23,9 @@ const devicePrefix = "gpu-"
 // newDeviceClass has all GPUs, which are also what pods get that ask for the
 // resource.
 func newDeviceClass() *resourceapi.DeviceClass {
-	return &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: DeviceDriver}, Spec: resourceapi.DeviceClassSpec{
+	return &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: gpu.Driver}, Spec: resourceapi.DeviceClassSpec{
 		Selectors: []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{
-			Expression: fmt.Sprintf("device.driver == %q && device.attributes[%q].type == \"gpu\"", DeviceDriver, DeviceDriver),
+			Expression: fmt.Sprintf("device.driver == %q && device.attributes[%q].type == \"gpu\"", gpu.Driver, gpu.Driver),
 		}}},
 		ExtendedResourceName: new(string(GPUResource)),
 	}}
@@ -41,11 +40,11 @@ func newSlices(node *corev1.Node, product string, gpus int) (found []*resourceap
 	for chunk := range slices.Chunk(devices, resourceapi.ResourceSliceMaxDevices) {
 		found = append(found, &resourceapi.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{
-				Name:            fmt.Sprintf("%s-%s-%d", node.Name, DeviceDriver, len(found)),
+				Name:            fmt.Sprintf("%s-%s-%d", node.Name, gpu.Driver, len(found)),
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 			},
 			Spec: resourceapi.ResourceSliceSpec{
-				Driver: DeviceDriver, NodeName: &node.Name, Devices: chunk,
+				Driver: gpu.Driver, NodeName: &node.Name, Devices: chunk,
 				Pool: resourceapi.ResourcePool{Name: node.Name, Generation: 1},
 			},
 		})
@@ -128,7 +127,7 @@ func (s *simulator) devicesOf(ctx context.Context, pod *corev1.Pod, name string)
 	for _, result := range claim.Status.Allocation.Devices.Results {
 		index, _ := strings.CutPrefix(result.Device, devicePrefix)
 		// Other devices, and parts of GPUs, have no index.
-		if i, err := strconv.Atoi(index); err == nil && result.Driver == DeviceDriver {
+		if i, err := strconv.Atoi(index); err == nil && result.Driver == gpu.Driver {
 			indices = append(indices, i)
 		}
 	}

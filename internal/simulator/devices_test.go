@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
+
+	"github.com/muster-gpu/muster/api/gpu"
 )
 
 func TestGPUsArePublishedInSlicesOfANode(t *testing.T) {
@@ -64,7 +66,7 @@ func TestAPodHoldsTheGPUsOfItsClaims(t *testing.T) {
 		if allocated {
 			c.Status.Allocation = &resourceapi.AllocationResult{}
 			for _, d := range devices {
-				c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{Driver: DeviceDriver, Pool: "node-0", Device: d})
+				c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{Driver: gpu.Driver, Pool: "node-0", Device: d})
 			}
 		}
 		c.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: reserved, UID: "p"}}

@@ -16,6 +16,8 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"github.com/muster-gpu/muster/api/gpu"
 )
 
 const (
@@ -33,7 +35,7 @@ func (s *simulator) registerNodes(ctx context.Context) error {
 	if s.options.Devices {
 		_, err := s.client.ResourceV1().DeviceClasses().Create(ctx, newDeviceClass(), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating DeviceClass %s: %w", DeviceDriver, err)
+			return fmt.Errorf("creating DeviceClass %s: %w", gpu.Driver, err)
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
