@@ -4,8 +4,10 @@
 // Start from Planner.Plan. It works on the scheduler's own snapshot with the
 // scheduler's own PreFilter and Filter plugins: pods are placed one after the
 // other as hypothetical pods, so that each sees its siblings, and all of them
-// are taken back before Plan returns, whatever happened. Only snapshot.go
-// knows the snapshot's type. Which node is tried next is decided by pure code
+// are taken back before Plan returns, whatever happened. The packages below this
+// one know no cluster and no scheduler: topology chooses domains, islands GPUs
+// inside a node, inventory reads which a node has, fragmentation weighs what is left
+// over. Which node is tried next is decided by pure code
 // in packing.go, and the sentence of a "no" by pure code in whynot.go. Of nodes
 // that serve a gang as well, that one is taken of which the rest is of most use to
 // the jobs that the cluster has seen lately: the package fragmentation says which,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/kubernetes/pkg/features"
@@ -18,9 +19,9 @@ func (c *Core) useIslands(f informers.SharedInformerFactory) error {
 	products := inventory.NewProducts(c.config.Arranged)
 	source := inventory.Sources{products}
 	if utilfeature.DefaultFeatureGate.Enabled(features.DynamicResourceAllocation) {
-		slices, err := inventory.NewSlices(f.Resource().V1().ResourceSlices().Informer(), products)
-		if err != nil {
-			return err
+		slices := inventory.NewSlices(products)
+		if _, err := f.Resource().V1().ResourceSlices().Informer().AddEventHandler(handler(slices.Replace, func(gone *resourceapi.ResourceSlice) { slices.Replace(gone, nil) })); err != nil {
+			return fmt.Errorf("watching ResourceSlices: %w", err)
 		}
 		source = inventory.Sources{slices, products}
 	}

@@ -9,10 +9,9 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement/islands"
 )
 
@@ -84,18 +83,8 @@ func mig(name, parent string) resourceapi.Device {
 
 func sliceOf(name string, generation int64, devices ...resourceapi.Device) *resourceapi.ResourceSlice {
 	return &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourceapi.ResourceSliceSpec{
-		Driver: Driver, NodeName: ptr.To("n"), Pool: resourceapi.ResourcePool{Name: "n", Generation: generation, ResourceSliceCount: 1}, Devices: devices,
+		Driver: gpu.Driver, NodeName: ptr.To("n"), Pool: resourceapi.ResourcePool{Name: "n", Generation: generation, ResourceSliceCount: 1}, Devices: devices,
 	}}
-}
-
-func newSlices(t *testing.T) *Slices {
-	t.Helper()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
-	s, err := NewSlices(factory.Resource().V1().ResourceSlices().Informer(), NewProducts(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func TestSlices(t *testing.T) {
@@ -149,9 +138,9 @@ func TestSlices(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSlices(t)
+			s := NewSlices(NewProducts(nil))
 			for _, slice := range tt.slices {
-				s.replace(nil, slice)
+				s.Replace(nil, slice)
 			}
 			n, ok := s.Node(makeNode("", 0, 0))
 			if !ok {
@@ -171,14 +160,14 @@ func TestSlices(t *testing.T) {
 }
 
 func TestPartsOfAGPUAreThatGPU(t *testing.T) {
-	s := newSlices(t)
-	s.replace(nil, sliceOf("s", 1, aGPU("gpu-0", "a", "NVIDIA L40S", "1", "", -1), aGPU("gpu-1", "b", "NVIDIA L40S", "2", "", -1), mig("gpu-1-mig-0", "b"), mig("gpu-7-mig-0", "z")))
+	s := NewSlices(NewProducts(nil))
+	s.Replace(nil, sliceOf("s", 1, aGPU("gpu-0", "a", "NVIDIA L40S", "1", "", -1), aGPU("gpu-1", "b", "NVIDIA L40S", "2", "", -1), mig("gpu-1-mig-0", "b"), mig("gpu-7-mig-0", "z")))
 	n, ok := s.Node(makeNode("", 0, 0))
 	if !ok || n.Shape.Devices() != 2 {
 		t.Fatalf("two whole GPUs: %v", ok)
 	}
 	for name, want := range map[string]int{"gpu-0": 0, "gpu-1": 1, "gpu-1-mig-0": 1, "gpu-7-mig-0": -1} {
-		i, ok := n.Index(DeviceID{Driver, "n", name})
+		i, ok := n.Index(DeviceID{gpu.Driver, "n", name})
 		if !ok {
 			i = -1
 		}
@@ -189,37 +178,38 @@ func TestPartsOfAGPUAreThatGPU(t *testing.T) {
 }
 
 func TestSlicesChange(t *testing.T) {
-	s := newSlices(t)
+	s := NewSlices(NewProducts(nil))
 	node := makeNode("", 0, 0)
 	before := sliceOf("s", 1, aGPU("gpu-0", "a", "", "1", "r", -1), aGPU("gpu-1", "b", "", "2", "r", -1))
-	s.replace(nil, before)
+	s.Replace(nil, before)
 	first, _ := s.Node(node)
 	if again, _ := s.Node(node); again != first {
 		t.Error("the same slices are read twice")
 	}
 	after := sliceOf("s", 2, aGPU("gpu-0", "a", "", "1", "r", -1))
-	s.replace(before, after)
+	s.Replace(before, after)
 	if n, _ := s.Node(node); n.Shape.Devices() != 1 {
 		t.Errorf("%d GPUs after one has gone", n.Shape.Devices())
 	}
-	s.replace(after, nil)
+	s.Replace(after, nil)
 	if _, ok := s.Node(node); ok {
 		t.Error("the node is known without slices")
 	}
-	s.replace(nil, sliceOf("t", 1, aGPU("gpu-5", "x", "", "1", "r", -1), aGPU("gpu-6", "y", "", "2", "r", -1)))
+	s.Replace(nil, sliceOf("t", 1, aGPU("gpu-5", "x", "", "1", "r", -1), aGPU("gpu-6", "y", "", "2", "r", -1)))
 	if n, _ := s.Node(node); n.Shape != first.Shape {
 		t.Error("GPUs that are joined alike have two shapes")
 	}
 }
 
 func TestSourcesAreAskedInOrder(t *testing.T) {
-	s, p := newSlices(t), NewProducts(nil)
+	p := NewProducts(nil)
+	s := NewSlices(p)
 	sources := Sources{s, p}
 	node := makeNode("NVIDIA-L40S", 8, 8)
 	if n, ok := sources.Node(node); !ok || n.UUIDs != nil {
 		t.Errorf("without slices the product counts: %v", ok)
 	}
-	s.replace(nil, sliceOf("s", 1, aGPU("gpu-0", "a", "", "1", "r", -1)))
+	s.Replace(nil, sliceOf("s", 1, aGPU("gpu-0", "a", "", "1", "r", -1)))
 	if n, ok := sources.Node(node); !ok || n.UUIDs == nil {
 		t.Errorf("slices go before the product: %v", ok)
 	}

@@ -9,6 +9,7 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement/islands"
 )
 
@@ -114,7 +115,7 @@ func attribute(d *resourceapi.Device, name resourceapi.QualifiedName) resourceap
 	if a, ok := d.Attributes[name]; ok {
 		return a
 	}
-	return d.Attributes[Driver+"/"+name]
+	return d.Attributes[gpu.Driver+"/"+name]
 }
 
 func text(d *resourceapi.Device, name resourceapi.QualifiedName) string {

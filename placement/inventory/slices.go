@@ -1,18 +1,14 @@
 package inventory
 
 import (
-	"fmt"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement/islands"
 )
-
-// Driver is the name of NVIDIA's driver for dynamic resource allocation of GPUs.
-const Driver = "gpu.nvidia.com"
 
 // Slices reads the GPUs of nodes from ResourceSlices.
 type Slices struct {
@@ -27,51 +23,39 @@ type Slices struct {
 	shapes []*islands.Shape
 }
 
-// NewSlices follows the informer of ResourceSlices, which must not run yet. What
-// slices do not say, whether there are NVLinks, is that of the products.
-func NewSlices(informer cache.SharedIndexInformer, products *Products) (*Slices, error) {
-	s := &Slices{products: products, slices: map[string]map[string]*resourceapi.ResourceSlice{}, nodes: map[string]*Node{}}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { s.replace(nil, o) },
-		UpdateFunc: s.replace,
-		DeleteFunc: func(o any) { s.replace(o, nil) },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching ResourceSlices: %w", err)
-	}
-	return s, nil
+// NewSlices knows no node yet. What slices do not say, whether there are NVLinks, is
+// that of the products.
+func NewSlices(products *Products) *Slices {
+	return &Slices{products: products, slices: map[string]map[string]*resourceapi.ResourceSlice{}, nodes: map[string]*Node{}}
 }
 
-// replace takes one slice for another, of which either may be none.
-func (s *Slices) replace(before, after any) {
-	if gone, ok := before.(cache.DeletedFinalStateUnknown); ok {
-		before = gone.Obj
-	}
+// Replace takes one slice for another, of which either may be nil: there was none, or
+// there is none any more. Slices of other drivers, and of no node, do not count.
+func (s *Slices) Replace(before, after *resourceapi.ResourceSlice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slice, node, ok := ofNode(before); ok {
-		delete(s.slices[node], slice.Name)
+	if node, ok := nodeOf(before); ok {
+		delete(s.slices[node], before.Name)
 		if len(s.slices[node]) == 0 {
 			delete(s.slices, node)
 		}
 		delete(s.nodes, node)
 	}
-	if slice, node, ok := ofNode(after); ok {
+	if node, ok := nodeOf(after); ok {
 		if s.slices[node] == nil {
 			s.slices[node] = map[string]*resourceapi.ResourceSlice{}
 		}
-		s.slices[node][slice.Name] = slice
+		s.slices[node][after.Name] = after
 		delete(s.nodes, node)
 	}
 }
 
-// ofNode is a slice of GPUs, and its node.
-func ofNode(o any) (slice *resourceapi.ResourceSlice, node string, ok bool) {
-	slice, ok = o.(*resourceapi.ResourceSlice)
-	if !ok || slice.Spec.Driver != Driver || slice.Spec.NodeName == nil {
-		return nil, "", false
+// nodeOf is the node of a slice of GPUs, false for any other.
+func nodeOf(slice *resourceapi.ResourceSlice) (string, bool) {
+	if slice == nil || slice.Spec.Driver != gpu.Driver || slice.Spec.NodeName == nil {
+		return "", false
 	}
-	return slice, *slice.Spec.NodeName, true
+	return *slice.Spec.NodeName, true
 }
 
 // Node is what the slices of the node say, false if there are none with GPUs, or

@@ -33,7 +33,7 @@ import (
 // so do the others.
 func slice() *resourceapi.ResourceSlice {
 	s := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice"}, Spec: resourceapi.ResourceSliceSpec{
-		Driver: inventory.Driver, NodeName: ptr.To("n"), Pool: resourceapi.ResourcePool{Name: "n", ResourceSliceCount: 1},
+		Driver: gpu.Driver, NodeName: ptr.To("n"), Pool: resourceapi.ResourcePool{Name: "n", ResourceSliceCount: 1},
 	}}
 	for i, root := range []string{"r0", "r1", "r1", "r0"} {
 		name := "gpu-" + string(rune('0'+i))
@@ -70,10 +70,8 @@ func TestPodsGetDevicesThatAreClose(t *testing.T) {
 			client := fake.NewClientset(slice(), &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu.nvidia.com"}},
 				claim("a", 1), claim("b", 2), claim("c", 1), claim("pair", 2), claim("all", 4))
 			factory := informers.NewSharedInformerFactory(client, 0)
-			sources, err := inventory.NewSlices(factory.Resource().V1().ResourceSlices().Informer(), inventory.NewProducts(nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			sources := inventory.NewSlices(inventory.NewProducts(nil))
+			sources.Replace(nil, slice())
 			planner := placement.NewPlanner(gpu.Is)
 			planner.UseIslands(placement.NewIslands(sources, placement.EnforceDRA))
 			defaults, err := latest.Default()
@@ -106,10 +104,9 @@ func TestPodsGetDevicesThatAreClose(t *testing.T) {
 			// Handlers of informers hear of objects later.
 			ready := func() bool {
 				listed, err := fw.SharedDRAManager().ResourceSlices().ListWithDeviceTaintRules()
-				_, known := sources.Node(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 				claims, claimed := fw.SharedDRAManager().ResourceClaims().List()
 				_, classed := fw.SharedDRAManager().DeviceClasses().Get("gpu.nvidia.com")
-				return err == nil && len(listed) == 1 && known && claimed == nil && len(claims) == 5 && classed == nil
+				return err == nil && len(listed) == 1 && claimed == nil && len(claims) == 5 && classed == nil
 			}
 			for deadline := time.Now().Add(time.Minute); !ready(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/inventory"
 )
@@ -40,7 +41,7 @@ func (s *orderedSlices) ListWithDeviceTaintRules() ([]*resourceapi.ResourceSlice
 		return allocated.Has(structured.MakeDeviceID(id.Driver, id.Pool, id.Device))
 	}
 	for i, slice := range all {
-		if slice.Spec.Driver != inventory.Driver || slice.Spec.NodeName == nil || len(slice.Spec.Devices) < 2 {
+		if slice.Spec.Driver != gpu.Driver || slice.Spec.NodeName == nil || len(slice.Spec.Devices) < 2 {
 			continue
 		}
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: *slice.Spec.NodeName}}
