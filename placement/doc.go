@@ -25,7 +25,8 @@
 // several classes that compete or mind each other, or with volumes of their
 // own that only some nodes reach, it may miss one: packing is greedy, and is
 // then repeated in other orders of classes and nodes, but not for ever
-// (retry.go). Classes whose pods must all be in one domain are placed before
+// (retry.go). What a plan may cost is bounded as well (effort.go): one that ends
+// before all was tried says so, and with a Progress the next one goes on from there. Classes whose pods must all be in one domain are placed before
 // others, the largest first, and each is tried in every domain with room for it,
 // the smallest first. A property test keeps both promises, and the misses rare.
 //

@@ -88,6 +88,9 @@ type Gang struct {
 	// Placed, if it is set, is told how close the pods of each Topology are, those
 	// in Class.Kept among them, once all of the gang has nodes.
 	Placed func(*Topology, topology.Quality)
+	// Progress, if it is set, is what earlier plans of the gang have tried in vain: this
+	// one goes on from there, and notes how far it comes.
+	Progress *Progress
 }
 
 // ErrStopped is the error of a plan that was told to stop.

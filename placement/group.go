@@ -10,10 +10,6 @@ import (
 	"github.com/muster-gpu/muster/placement/topology"
 )
 
-// maxRounds bounds how often the domains of a group are chosen anew because
-// Filter refused nodes.
-const maxRounds = 64
-
 // group is the classes that ask for domains together, or are only judged together.
 type group struct {
 	*trial
@@ -111,8 +107,7 @@ func (g *group) count() (n int) {
 	return n
 }
 
-// run places the pods of all classes of the group. As long as Filter refuses what
-// the tree has chosen, it is told so and chooses again.
+// run places the pods of all classes of the group.
 func (g *group) run(ctx context.Context) error {
 	g.placed, g.home, g.tree = true, nil, nil
 	if !slices.ContainsFunc(g.all(), func(s *classSearch) bool { return s.class.Count > 0 }) {
@@ -129,31 +124,12 @@ func (g *group) run(ctx context.Context) error {
 			return err
 		}
 		g.plant(spare)
+		way := g.byChoice
 		if g.searched() {
-			if done, err := g.byDomain(ctx, before); done || err != nil {
-				return err
-			}
-			continue
+			way = g.byDomain
 		}
-		for round := range maxRounds {
-			if round == probeAfter {
-				if err := g.probe(ctx); err != nil {
-					return err
-				}
-			}
-			p := g.place()
-			if p == nil {
-				break
-			}
-			if refused, err := g.ready(ctx); refused || err != nil {
-				return err
-			}
-			if done, err := g.settle(ctx, p); done || err != nil {
-				return err
-			}
-			if err := g.takeBack(before); err != nil {
-				return err
-			}
+		if done, err := way(ctx, before, spare); done || err != nil {
+			return err
 		}
 	}
 	return nil
@@ -236,7 +212,7 @@ func (g *group) takeBack(before int) error {
 func (g *group) plant(spare bool) {
 	g.tree = topology.NewTree(len(g.labels), compareNatural)
 	g.tree.Grow(len(g.nodes))
-	g.effort += 8 + len(g.nodes)/8
+	g.spent += g.plantEffort()
 	g.inTree, g.index = slices.Grow(g.inTree[:0], len(g.nodes)), make(map[string]int, len(g.nodes))
 	kept := map[string]bool{}
 	for _, s := range g.all() {

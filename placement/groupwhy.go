@@ -22,10 +22,7 @@ func (g *group) whyNot() *reason.Reason {
 	if g.tree == nil || g.refused() {
 		return nil
 	}
-	r := g.request
-	r.Count = g.count()
-	r.Leader = g.leader != nil && g.leader.class.Count > 0
-	_, r.Kept = g.ranks()
+	r := g.asks()
 	loose := r
 	loose.Required, loose.Slices, loose.Kept, loose.Level = false, nil, nil, topology.None
 	if g.tree.Place(loose) == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 )
 
 // nearKeys are the node labels whose values all pods of the class must share,
@@ -35,19 +36,24 @@ func (s *classSearch) run(ctx context.Context) error {
 	before := len(s.assumed)
 	// Of the domain before, in which a group was not complete.
 	s.within = nil
-	for _, nodes := range s.domains(keys) {
+	turn := turn{trial: s.trial, of: s.class.Name, level: strings.Join(keys, " and "), within: s.bounds != nil}
+	done, err := turn.run(s.domains(keys), func(nodes []int) (done bool, err error) {
 		s.within = nodes
 		if err := s.attempt(ctx); err != nil || len(s.chosen) == s.class.Count {
-			return err
+			return true, err
 		}
 		if len(s.chosen) > 0 || s.refused != nil {
 			if err := s.forget(before); err != nil {
-				return err
+				return true, err
 			}
 			// What the plugins were told of is not there any more.
 			s.restart()
 		}
 		s.within = nil
+		return false, nil
+	})
+	if done || err != nil {
+		return err
 	}
 	// None takes them all. What is said of that is said of all nodes.
 	return s.attempt(ctx)
@@ -57,15 +63,14 @@ func (s *classSearch) run(ctx context.Context) error {
 // of the class must share, and returns those groups with room for all of them:
 // one in which siblings run already before others, then the one with the least
 // room left over, so that big domains stay free for classes that need them.
-func (s *classSearch) domains(keys []string) [][]int {
-	type domain struct {
-		name  string
-		tier  tier
-		rank  uint32
-		room  int
-		nodes []int
+func (s *classSearch) domains(keys []string) []domain {
+	type candidate struct {
+		domain
+		tier tier
+		rank uint32
+		room int
 	}
-	byValues := make(map[string]*domain)
+	byValues := make(map[string]*candidate)
 	for _, c := range s.candidates() {
 		labels := s.nodes[c.node].Node().Labels
 		if slices.ContainsFunc(keys, func(key string) bool { _, found := labels[key]; return !found }) {
@@ -75,25 +80,25 @@ func (s *classSearch) domains(keys []string) [][]int {
 		values := s.labelValues(c.node, keys)
 		d := byValues[values]
 		if d == nil {
-			d = &domain{name: values, tier: c.tier, rank: s.variation.rank()}
+			d = &candidate{domain: domain{name: values}, tier: c.tier, rank: s.variation.rank()}
 			byValues[values] = d
 		}
 		d.room += c.room
 		d.tier = min(d.tier, c.tier)
 		d.nodes = append(d.nodes, c.node)
 	}
-	var roomy []*domain
+	var roomy []*candidate
 	for _, d := range byValues {
 		if d.room >= s.class.Count {
 			roomy = append(roomy, d)
 		}
 	}
-	slices.SortFunc(roomy, func(a, b *domain) int {
+	slices.SortFunc(roomy, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), cmp.Compare(a.rank, b.rank), cmp.Compare(a.room, b.room), compareNatural(a.name, b.name))
 	})
-	groups := make([][]int, 0, len(roomy))
-	for _, d := range roomy {
-		groups = append(groups, d.nodes)
+	out := make([]domain, len(roomy))
+	for i, d := range roomy {
+		out[i] = d.domain
 	}
-	return groups
+	return out
 }

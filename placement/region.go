@@ -34,8 +34,8 @@ func (s *classSearch) regions() []*region {
 }
 
 // labelValues joins the values that the node has for the labels.
-func (s *classSearch) labelValues(node int, keys []string) string {
-	labels := s.nodes[node].Node().Labels
+func (t *trial) labelValues(node int, keys []string) string {
+	labels := t.nodes[node].Node().Labels
 	values := make([]string, len(keys))
 	for i, key := range keys {
 		values[i] = labels[key]

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,14 +10,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/muster-gpu/muster/api/reason"
-)
-
-const (
-	// maxRetries bounds how often a gang is tried in other orders.
-	maxRetries = 40
-	// retryEffort bounds what the retries of one gang cost, in calls of the
-	// Filter plugins for one node: some milliseconds.
-	retryEffort = 3000
 )
 
 // variation is how a try departs from packing; nil for not at all.
@@ -50,7 +43,15 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 	}
 	groups := t.groups(searches)
 	after := needs(searches)
+	progress := t.begins(gang, searches)
 	plan, failed, err := t.try(ctx, searches, planOrder(searches, after))
+	if errors.Is(err, errSpent) {
+		progress.ends()
+		return nil, searches[failed].unfinished(searches), nil
+	}
+	if err == nil {
+		*progress = Progress{}
+	}
 	if err != nil || failed < 0 {
 		return t.placed(gang, groups, plan, err)
 	}
@@ -66,16 +67,16 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 	if why.Class == reason.ExceedsCluster || !t.mayBeMissed(searches, failed) {
 		return nil, why, nil
 	}
-	first := failed
-	t.effort = 0
-	for n := range maxRetries {
-		if t.effort > retryEffort {
-			break
-		}
+	first, most := failed, t.spent+retryEffort
+	for n := 0; n < maxRetries && t.spent <= most; n++ {
 		if err := t.forget(0); err != nil {
 			return nil, nil, err
 		}
+		t.progress = &Progress{}
 		plan, failed, err = t.try(ctx, searches, t.vary(searches, after, n, first))
+		if errors.Is(err, errSpent) {
+			break
+		}
 		if err != nil || failed < 0 {
 			return t.placed(gang, groups, plan, err)
 		}

@@ -158,7 +158,7 @@ func (s *classSearch) attempt(ctx context.Context) error {
 // preFilter starts a CycleState over the snapshot as it is now.
 func (s *classSearch) preFilter(ctx context.Context) error {
 	s.state, s.stale, s.next = framework.NewCycleState(), false, nil
-	s.effort += 8 + len(s.nodes)/8
+	s.spent += s.preFilterEffort()
 	MarkPlanning(s.state)
 	result, status, _ := s.fw.RunPreFilterPlugins(ctx, s.state, s.bare)
 	switch {
@@ -171,7 +171,11 @@ func (s *classSearch) preFilter(ctx context.Context) error {
 	default:
 		s.allowed = result.NodeNames
 	}
-	s.preFilterEach = s.preFilterEach || s.isSpread()
+	if !s.preFilterEach && s.isSpread() {
+		// No try can do with less.
+		s.preFilterEach = true
+		s.most += s.class.Count * s.preFilterEffort()
+	}
 	return s.claim(ctx)
 }
 
@@ -194,7 +198,6 @@ func (s *classSearch) claim(ctx context.Context) error {
 
 // filter runs the Filter plugins for one more pod on the node.
 func (s *classSearch) filter(ctx context.Context, node fwk.NodeInfo) *fwk.Status {
-	s.effort++
 	if status := s.fw.RunFilterPlugins(ctx, s.state, s.bare, node); !status.IsSuccess() || s.next == nil {
 		return status
 	}
@@ -213,7 +216,7 @@ func (s *classSearch) isSpread() bool {
 func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed int, ahead bool, err error) {
 	node := s.nodes[c.node]
 	for placed < min(left, c.room) {
-		if err := s.goesOn(ctx); err != nil {
+		if err := s.spend(ctx, 1); err != nil {
 			return placed, false, err
 		}
 		if s.stale {
@@ -253,6 +256,7 @@ func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed 
 			return placed, false, fmt.Errorf("telling plugins of a pod on node %s: %w", c.name, status.AsError())
 		}
 		s.chosen = append(s.chosen, c.name)
+		s.spent += seatEffort
 		placed++
 	}
 	return placed, false, nil

@@ -31,8 +31,11 @@ type trial struct {
 	assumed []assumedPod
 	// variation is that of the try that is being made.
 	variation *variation
-	// effort is what retries have cost, see retryEffort.
-	effort int
+	effort
+	// progress is that of the first try; others have none to go on from. untried says
+	// what is left, once it has cost enough.
+	progress *Progress
+	untried  string
 }
 
 func (p *Planner) newTrial(ctx context.Context, fw framework.Framework, snap hypotheticalPods, nodes []fwk.NodeInfo) *trial {

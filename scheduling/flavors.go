@@ -32,6 +32,8 @@ type option struct {
 	classes []class
 	why     *reason.Reason
 	lack    *placement.Lack
+	// unfinished: the plan has ended before all was tried.
+	unfinished bool
 }
 
 // tryFlavors tries to start a job in the first choice of flavors, and then in the
@@ -137,6 +139,7 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 	}
 	o.classes = prototypes(t.e, o.assignment, l.quota)
 	o.why = disagree(t.job, o.assignment, l.quota)
+	progress := t.b.progressIn(o.assignment, t.seen.queues)
 	l.mu.Unlock()
 	if o.why != nil {
 		return false, nil
@@ -150,15 +153,17 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 		t.seen.room = p.room
 	}
 	started := l.clock.Now()
-	plan, heard, why, err := p.plan(t, t.job, o.classes)
+	plan, heard, why, err := p.plan(t, t.job, o.classes, progress)
 	metrics.PlanSeconds.Observe(l.clock.Since(started).Seconds())
-	if err == nil && missesNodes(why) {
+	o.unfinished = progress.Unfinished()
+	if err == nil && missesNodes(why) && !o.unfinished {
 		why = p.explain(t, o, why)
 	}
 	t.took += l.clock.Since(started)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t.b.keepProgress(o.assignment, t.seen.queues, progress)
 	logger := klog.FromContext(p.ctx)
 	switch {
 	case errors.Is(err, placement.ErrStopped):
@@ -185,8 +190,9 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 }
 
 // plan looks for nodes for a job, or a part of it, on the snapshot, off those that are
-// reserved for others, and hears how close they are to each other.
-func (p *pass) plan(t *attempt, job *workload.Job, classes []class) (placement.Assignment, *closeness, *reason.Reason, error) {
+// reserved for others, and hears how close they are to each other. It goes on from
+// progress, nil for the beginning.
+func (p *pass) plan(t *attempt, job *workload.Job, classes []class, progress *placement.Progress) (placement.Assignment, *closeness, *reason.Reason, error) {
 	p.ledger.mu.Lock()
 	reserved, blind := p.ledger.reservedFrom(t.e), t.b.cure.blind
 	p.ledger.mu.Unlock()
@@ -195,6 +201,7 @@ func (p *pass) plan(t *attempt, job *workload.Job, classes []class) (placement.A
 		return nil, nil, why, err
 	}
 	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
+	gang.Progress = progress
 	if blind {
 		gang.Stop = p.podFirst
 	}
@@ -287,6 +294,9 @@ func (p *pass) giveUp(t *attempt, first *option) error {
 		}
 	}
 	p.refuse(t, t.cure(), why)
+	if current() && slices.ContainsFunc(t.options, func(o *option) bool { return o.unfinished }) {
+		t.b.goesOn()
+	}
 	if first.quota == nil && len(placeless) == 0 {
 		t.b.whyUsed = unworded
 	}

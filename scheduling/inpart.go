@@ -279,7 +279,7 @@ func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 
 		var no *reason.Reason
 		var err error
-		out.plan, out.close, no, err = p.plan(t, some, out.classes)
+		out.plan, out.close, no, err = p.plan(t, some, out.classes, nil)
 		switch {
 		case err != nil:
 			return nil, err

@@ -48,7 +48,7 @@ type attempt struct {
 // done: it has a claim now, or is tried again at once; waits: it may have one when
 // another job of its ClusterQueue has none any more. The Ledger's lock must not be held.
 func (p *pass) makeRoom(t *attempt, o *option) (done, waits bool) {
-	if o.why != nil && o.why.Class != reason.NoPlacement {
+	if o.why != nil && (o.why.Class != reason.NoPlacement || o.unfinished) {
 		return false, false
 	}
 	l := p.ledger

@@ -13,6 +13,7 @@ type efforts struct {
 	// restUntil is set when a plan took so long that pods must come first for a
 	// while.
 	restUntil time.Time
+	progress  progresses
 }
 
 // effort is where to note that something took long.

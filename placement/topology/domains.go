@@ -5,27 +5,31 @@ import (
 	"slices"
 )
 
-// Domains are the domains that Place would choose from, as nodes that they have
-// inside, the best first, for a caller that places the pods itself. The last is
-// all nodes unless a level is required. Slices are left to the caller.
-func (t *Tree) Domains(r Request) [][]int {
+// Domain is the nodes of one domain of a Level, None for all nodes.
+type Domain struct {
+	Level int
+	Nodes []int
+}
+
+// Domains are the domains that Place would choose from, the best first, for a caller
+// that places the pods itself. The last is all nodes unless a level is required.
+// Slices are left to the caller.
+func (t *Tree) Domains(r Request) []Domain {
 	t.count(&r)
 	need := t.need(&r)
 	last := None
 	if r.Required {
 		last = r.Level
 	}
-	var out [][]int
+	var out []Domain
+	add := func(id int32) { out = append(out, Domain{t.domains[id].level, t.nodes(id, nil)}) }
 	if len(r.Kept) > 0 && r.Level != None {
 		if id := t.around(&r, need, last); id >= 0 {
-			out = append(out, t.nodes(id, nil))
+			add(id)
 		}
 	} else {
 		for level := r.Level; level > None && level >= last; level-- {
-			fit := slices.DeleteFunc(slices.Clone(t.byLevel[level]), func(id int32) bool {
-				d := &t.domains[id]
-				return !d.fits(need, true) || (r.Required && d.alone)
-			})
+			fit := t.large(&r, level, need)
 			slices.SortFunc(fit, func(a, b int32) int {
 				if t.fitsBetter(a, b) {
 					return -1
@@ -33,14 +37,31 @@ func (t *Tree) Domains(r Request) [][]int {
 				return 1
 			})
 			for _, id := range fit {
-				out = append(out, t.nodes(id, nil))
+				add(id)
 			}
 		}
 	}
 	if last == None {
-		out = append(out, t.nodes(0, nil))
+		add(0)
 	}
 	return out
+}
+
+// Large is how many domains of the request's level are large enough.
+func (t *Tree) Large(r Request) int {
+	if r.Level == None {
+		return 0
+	}
+	t.count(&r)
+	return len(t.large(&r, r.Level, t.need(&r)))
+}
+
+// large are the domains of a level with room for need slots.
+func (t *Tree) large(r *Request, level, need int) []int32 {
+	return slices.DeleteFunc(slices.Clone(t.byLevel[level]), func(id int32) bool {
+		d := &t.domains[id]
+		return !d.fits(need, true) || (r.Required && d.alone)
+	})
 }
 
 // nodes adds the nodes inside a domain.

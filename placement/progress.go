@@ -1,0 +1,115 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Progress is what was tried in vain by plans of a gang of which each ended because it
+// had cost enough. The next one goes on from there, so that in the end all has been
+// tried that one plan without a limit would try. The zero value is that of a gang
+// that was not planned yet. It is for the same classes each time, and not safe for
+// concurrent use.
+type Progress struct {
+	unfinished bool
+	// learnt: the plan has added to this. doublings is how often plans may cost twice as
+	// much, because one had cost enough before it had learnt anything.
+	learnt    bool
+	doublings int
+	// domains are those that were tried one by one, by the name of their class.
+	domains map[string]sets.Set[string]
+	// refused is how much room Filter leaves on nodes that a group has asked it about.
+	refused map[string]refusedRoom
+}
+
+// refusedRoom is the room on a node, and beside a leader, as of topology.Tree.Limit, as
+// long as the node is of the generation.
+type refusedRoom struct {
+	generation   int64
+	room, beside int
+}
+
+// Unfinished says that the last plan has ended before all was tried, so that another
+// one may find nodes even if nothing has changed.
+func (p *Progress) Unfinished() bool { return p.unfinished }
+
+// ends notes that a plan has cost enough before all was tried.
+func (p *Progress) ends() {
+	p.unfinished = true
+	if !p.learnt {
+		p.doublings++
+	}
+}
+
+// refuses notes how much room Filter leaves on a node.
+func (p *Progress) refuses(node string, r refusedRoom) {
+	if p.refused == nil {
+		p.refused = map[string]refusedRoom{}
+	}
+	if had, found := p.refused[node]; found && had.generation == r.generation {
+		r.room, r.beside = min(r.room, had.room), min(r.beside, had.beside)
+	}
+	p.refused[node], p.learnt = r, true
+}
+
+// domain is a domain that is tried with others, one by one.
+type domain struct {
+	name string
+	// nodes are indices, of what the caller says.
+	nodes []int
+}
+
+// turn tries domains one by one, but for those that plans before have tried.
+type turn struct {
+	*trial
+	// of is whose domains they are, and level which ones.
+	of, level string
+	// within: the domains are within one of another turn, which remembers.
+	within bool
+}
+
+func (t *turn) run(domains []domain, try func(nodes []int) (done bool, err error)) (done bool, err error) {
+	progress := t.progress
+	if t.within {
+		progress = &Progress{}
+	}
+	tried := progress.domains[t.of]
+	before := 0
+	for _, d := range domains {
+		if tried.Has(d.name) {
+			before++
+			continue
+		}
+		done, err := try(d.nodes)
+		if errors.Is(err, errSpent) && !t.within {
+			t.untried = triedOf(before, len(domains), t.level)
+		}
+		if done || err != nil {
+			return done, err
+		}
+		before++
+		progress.tries(t.of, d.name)
+	}
+	return false, nil
+}
+
+func (p *Progress) tries(of, domain string) {
+	if p.domains == nil {
+		p.domains = map[string]sets.Set[string]{}
+	}
+	if p.domains[of] == nil {
+		p.domains[of] = sets.New[string]()
+	}
+	p.domains[of].Insert(domain)
+	p.learnt = true
+}
+
+// triedOf words how many of the domains of a level have been tried.
+func triedOf(tried, all int, level string) string {
+	if level == "" || all == 0 {
+		return "not all choices of nodes were tried yet"
+	}
+	return fmt.Sprintf("%d of the %d domains of %s that are large enough were tried, the others are tried next", tried, all, level)
+}

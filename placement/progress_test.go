@@ -1,0 +1,122 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"pgregory.net/rapid"
+
+	"github.com/muster-gpu/muster/api/reason"
+)
+
+// vainly are so many racks of two nodes that have room for 16 pods of one GPU as far as
+// can be counted, and of which one node refuses all pods that are workers.
+func vainly(count int) (nodes []*v1.Node, running []*v1.Pod) {
+	for i := range count {
+		rack := fmt.Sprintf("r%d", i)
+		for k := range 2 {
+			nodes = append(nodes, makeNode(fmt.Sprintf("%s-%d", rack, k), 8, nodeLabel("rack", rack), nodeLabel("block", "x")))
+		}
+		refuser := makePod("refuser-"+rack, 0, apart("worker", v1.LabelHostname), on(rack+"-1"))
+		running = append(running, refuser)
+	}
+	return nodes, running
+}
+
+// tryAll plans a gang until nothing is left to try, and says how many plans that took.
+func (c *cluster) tryAll(t fataler, gang Gang) (Assignment, *reason.Reason, int) {
+	t.Helper()
+	gang.Progress = &Progress{}
+	for n := 1; n < 1000; n++ {
+		plan, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gang)
+		if err != nil {
+			t.Fatalf("planning: %v", err)
+		}
+		if !gang.Progress.Unfinished() {
+			return plan, why, n
+		}
+		if plan != nil {
+			t.Fatalf("a gang with nodes is unfinished")
+		}
+	}
+	t.Fatalf("a thousand plans and no end")
+	return nil, nil, 0
+}
+
+// TestAPlanEndsBeforeAllIsTried: what is too much for one plan is told, and tried by
+// the next ones.
+func TestAPlanEndsBeforeAllIsTried(t *testing.T) {
+	nodes, running := vainly(300)
+	c := newCluster(t, nodes, running...)
+	for _, test := range []struct {
+		name  string
+		gang  Gang
+		first string
+	}{
+		{
+			name:  "a rack that must be shared, and pods that want their own kind near them",
+			gang:  gangOf(close(class(makePod("worker", 1, near("worker", "rack")), 16), requiring("rack"))),
+			first: "needs 16 pods of 1 GPU in one rack; 31 of the 300 domains of rack that are large enough were tried, the others are tried next",
+		},
+		{
+			name:  "only their own kind",
+			gang:  gangOf(class(makePod("worker", 1, near("worker", "rack")), 16)),
+			first: "needs 16 pods of 1 GPU; 64 of the 300 domains of rack that are large enough were tried, the others are tried next",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			progress := &Progress{}
+			test.gang.Progress = progress
+			_, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, test.gang)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(reason.New(reason.NoPlacement, "%s", test.first), why); diff != "" || !progress.Unfinished() {
+				t.Fatalf("unfinished %t (-want +got):\n%s", progress.Unfinished(), diff)
+			}
+			if _, why, n := c.tryAll(t, test.gang); why == nil || strings.Contains(why.Message, "tried") || n < 2 {
+				t.Fatalf("after %d plans: %v", n, why)
+			}
+		})
+	}
+}
+
+// TestAGangThatFitsSomewhereIsFoundInTheEnd: however little of what can be tried one plan
+// tries, a place is found if there is one, and there is an end if there is none.
+func TestAGangThatFitsSomewhereIsFoundInTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+		defer cancel()
+		count := rapid.IntRange(1, 120).Draw(t, "racks")
+		nodes, running := vainly(count)
+		good := rapid.IntRange(0, 2*count).Draw(t, "the rack that serves")
+		kind := rapid.SampledFrom([]string{"near", "near, one rack"}).Draw(t, "kind")
+		gang := gangOf(class(makePod("worker", 1, near("worker", "rack")), 16))
+		if kind == "near, one rack" {
+			gang = gangOf(close(gang.Classes[0], requiring("rack")))
+		}
+		if good < count {
+			rack := fmt.Sprintf("r%d", good)
+			for k := range 4 {
+				nodes = append(nodes, makeNode(fmt.Sprintf("%s-more-%d", rack, k), 8, nodeLabel("rack", rack), nodeLabel("block", "x")))
+			}
+		}
+		c := newClusterIn(ctx, t, nodes, running...)
+		plan, why, n := c.tryAll(t, gang)
+		if (plan != nil) != (good < count) {
+			t.Fatalf("after %d plans: %v, %v", n, plan, why)
+		}
+		for _, names := range plan {
+			for _, name := range names {
+				if !strings.HasPrefix(name, fmt.Sprintf("r%d-", good)) {
+					t.Fatalf("%s is not in rack %d", name, good)
+				}
+			}
+		}
+	})
+}
