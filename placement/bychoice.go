@@ -31,9 +31,6 @@ func (g *group) byChoice(ctx context.Context, before int, spare bool) (done bool
 		if p == nil {
 			return false, nil
 		}
-		if refused, err := g.ready(ctx); refused || err != nil {
-			return true, err
-		}
 		if done, err := g.settle(ctx, p); done || err != nil {
 			return true, err
 		}

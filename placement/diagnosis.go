@@ -18,7 +18,7 @@ import (
 // in place, and turns the answers into a reason.
 func (s *classSearch) whyNot(ctx context.Context, gang []*classSearch) (*reason.Reason, error) {
 	if s.refused == nil {
-		if s.stale || s.state == nil {
+		if s.state == nil || s.stale() {
 			if err := s.preFilter(ctx); err != nil {
 				return nil, err
 			}

@@ -200,7 +200,7 @@ func (g *group) takeBack(before int) error {
 		}
 	}
 	for _, s := range g.all() {
-		if len(s.chosen) > 0 || s.stale {
+		if len(s.chosen) > 0 || s.stale() {
 			// What the plugins were told of is not there any more.
 			s.restart()
 		}

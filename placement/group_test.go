@@ -95,6 +95,14 @@ func TestTopology(t *testing.T) {
 			want: []string{"b0 b1 b2 b3"},
 		},
 		{
+			name: "pod sets that keep off each other's nodes get a rack with a node for each", nodes: oneBlock(2, 3),
+			gang: gangOf(
+				close(class(makePod("x", 1, offOthers("x", "job")), 4), rack),
+				close(class(makePod("y", 1, offOthers("y", "job")), 4), rack),
+				close(class(makePod("z", 1, offOthers("z", "job")), 4), rack)),
+			want: []string{"b0 b0 b0 b0", "b1 b1 b1 b1", "b2 b2 b2 b2"},
+		},
+		{
 			name: "no rack is large enough", nodes: oneBlock(6, 4), running: busy("a0", "a1", "a2"),
 			gang: gangOf(close(class(makePod("worker", 8), 5), rack)),
 			why:  reason.New(reason.NoPlacement, "needs 5 pods of 8 GPUs in one rack; the best, b, has room for 4; in a 16 more GPUs are missing, on 2 nodes"),

@@ -95,10 +95,25 @@ func TestAGangThatFitsSomewhereIsFoundInTheEnd(t *testing.T) {
 		count := rapid.IntRange(1, 120).Draw(t, "racks")
 		nodes, running := vainly(count)
 		good := rapid.IntRange(0, 2*count).Draw(t, "the rack that serves")
-		kind := rapid.SampledFrom([]string{"near", "near, one rack"}).Draw(t, "kind")
-		gang := gangOf(class(makePod("worker", 1, near("worker", "rack")), 16))
-		if kind == "near, one rack" {
-			gang = gangOf(close(gang.Classes[0], requiring("rack")))
+		kind := rapid.SampledFrom([]string{"near", "near, one rack", "apart, one rack", "apart, slices"}).Draw(t, "kind")
+		var gang Gang
+		switch kind {
+		case "near":
+			gang = gangOf(class(makePod("worker", 1, near("worker", "rack")), 16))
+		case "near, one rack":
+			gang = gangOf(close(class(makePod("worker", 1, near("worker", "rack")), 16), requiring("rack")))
+		default:
+			// Each replica of 4 pods wants nodes of its own, of which there are too few.
+			asked := requiring("rack")
+			if kind == "apart, slices" {
+				asked = inRacks(Topology{Slices: []Slice{{"rack", 12}}})
+			}
+			for i := range 3 {
+				name := fmt.Sprintf("replica-%d", i)
+				gang.Classes = append(gang.Classes, close(class(makePod(name, 1, offOthers(name, "job")), 4), asked))
+			}
+			gang.Name, gang.UID = "job", "job-uid"
+			running = nil
 		}
 		if good < count {
 			rack := fmt.Sprintf("r%d", good)

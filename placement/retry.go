@@ -40,6 +40,7 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 			return nil, nil, err
 		}
 		searches[i] = s
+		t.minding = t.minding || s.minds()
 	}
 	groups := t.groups(searches)
 	after := needs(searches)
@@ -175,5 +176,5 @@ func (t *trial) mayBeMissed(searches []*classSearch, failed int) bool {
 // restart readies the class for another try, when its pods have been forgotten.
 func (s *classSearch) restart() {
 	s.chosen, s.refused, s.next = nil, nil, nil
-	s.state, s.stale = nil, false
+	s.state = nil
 }

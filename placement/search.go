@@ -38,8 +38,8 @@ type classSearch struct {
 
 	// state is that of the plugins; nil before PreFilter.
 	state fwk.CycleState
-	// stale: a pod was placed that state does not know of.
-	stale bool
+	// heard is the trial's count of moves that state knows of.
+	heard int
 	// next is the next pod, if there are claims to plan; nil once it is placed.
 	next *claimant
 	// allowed are the nodes that PreFilter lets through, nil for all.
@@ -157,7 +157,7 @@ func (s *classSearch) attempt(ctx context.Context) error {
 
 // preFilter starts a CycleState over the snapshot as it is now.
 func (s *classSearch) preFilter(ctx context.Context) error {
-	s.state, s.stale, s.next = framework.NewCycleState(), false, nil
+	s.state, s.heard, s.next = framework.NewCycleState(), s.moves, nil
 	s.spent += s.preFilterEffort()
 	MarkPlanning(s.state)
 	result, status, _ := s.fw.RunPreFilterPlugins(ctx, s.state, s.bare)
@@ -177,6 +177,16 @@ func (s *classSearch) preFilter(ctx context.Context) error {
 		s.most += s.class.Count * s.preFilterEffort()
 	}
 	return s.claim(ctx)
+}
+
+// stale says that pods were placed or taken back that the state does not know of, and
+// that may matter to it. Pods of one gang matter to those of another class if some of
+// them mind on which nodes others are.
+func (s *classSearch) stale() bool { return s.heard != s.moves && (s.minding || s.preFilterEach) }
+
+// minds says that the pods require others near them, or away from them.
+func (s *classSearch) minds() bool {
+	return len(s.prototype.GetRequiredAffinityTerms()) > 0 || len(s.prototype.GetRequiredAntiAffinityTerms()) > 0
 }
 
 // claim has the next pod's claims looked at, unless that was done.
@@ -219,7 +229,7 @@ func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed 
 		if err := s.spend(ctx, 1); err != nil {
 			return placed, false, err
 		}
-		if s.stale {
+		if s.state == nil || s.stale() {
 			if err := s.preFilter(ctx); err != nil || s.refused != nil {
 				return placed, false, err
 			}
@@ -250,10 +260,11 @@ func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed 
 		if err != nil {
 			return placed, false, err
 		}
-		if s.preFilterEach {
-			s.stale = true
-		} else if status := s.fw.RunPreFilterExtensionAddPod(ctx, s.state, s.bare, info, node); !status.IsSuccess() {
-			return placed, false, fmt.Errorf("telling plugins of a pod on node %s: %w", c.name, status.AsError())
+		if !s.preFilterEach {
+			if status := s.fw.RunPreFilterExtensionAddPod(ctx, s.state, s.bare, info, node); !status.IsSuccess() {
+				return placed, false, fmt.Errorf("telling plugins of a pod on node %s: %w", c.name, status.AsError())
+			}
+			s.heard = s.moves
 		}
 		s.chosen = append(s.chosen, c.name)
 		s.spent += seatEffort

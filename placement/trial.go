@@ -29,6 +29,10 @@ type trial struct {
 	islands *Islands
 
 	assumed []assumedPod
+	// moves counts the pods that were placed and those that were taken back.
+	moves int
+	// minding: some class minds, see classSearch.minds.
+	minding bool
 	// variation is that of the try that is being made.
 	variation *variation
 	effort
@@ -107,6 +111,7 @@ func (t *trial) assume(s *classSearch, node fwk.NodeInfo) (*framework.PodInfo, e
 		return nil, fmt.Errorf("assuming a pod on node %s: %w", assumed.Spec.NodeName, err)
 	}
 	t.assumed = append(t.assumed, assumed)
+	t.moves++
 	return &info, nil
 }
 
@@ -124,6 +129,7 @@ func (t *trial) forget(keep int) error {
 			t.claims.rollBack(pod.claimant.mark)
 		}
 		t.assumed = t.assumed[:last]
+		t.moves++
 	}
 	return errors.Join(errs...)
 }
