@@ -171,7 +171,7 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 	case e.claim != nil:
 		return l.whyClaimed(e)
 	case e.requeueAt.after(now):
-		return reason.New(reason.BackingOff, "it did not start and is tried again at %s", e.requeueAt.time().Format(time.RFC3339))
+		return reason.New(reason.BackingOff, "its pods were not all on nodes, or not all ready, in time; it is tried again at %s", e.requeueAt.time().Format(time.RFC3339))
 	}
 	b := e.spot.bucket
 	if b != nil && b.cure.wait == behind {

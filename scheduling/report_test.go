@@ -21,7 +21,7 @@ func TestWhyPending(t *testing.T) {
 		noPlace  = reason.New(reason.NoPlacement, "no node has 8")
 		blocked  = reason.New(reason.RuntimeNotFound, "runtime torch does not exist")
 		rival    = reason.New(reason.AnotherScheduler, "Kueue is alive")
-		backsOff = reason.New(reason.BackingOff, "it did not start and is tried again at 2030-01-01T00:01:00Z")
+		backsOff = reason.New(reason.BackingOff, "its pods were not all on nodes, or not all ready, in time; it is tried again at 2030-01-01T00:01:00Z")
 	)
 	tried := spot{bucket: &bucket{why: noPlace}}
 	tests := map[string]struct {

@@ -17,9 +17,10 @@ func TestVolcanoGroupIsAGangOfTheSizeThatItsPodsSay(t *testing.T) {
 		objects []client.Object
 		want    reading
 	}{
-		"fewer pods wait for the others": {[]client.Object{of("a", "2")}, reading{true, true, "q", "", "", reason.WaitingForPods}},
-		"as many start":                  {[]client.Object{of("a", "2"), of("b", "2")}, reading{true, true, "q", "2x1 ", "", ""}},
-		"the largest number counts":      {[]client.Object{of("a", "3"), of("b", "2")}, reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"fewer pods wait for the others":              {[]client.Object{of("a", "2")}, reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"as many start":                               {[]client.Object{of("a", "2"), of("b", "2")}, reading{true, true, "q", "2x1 ", "", ""}},
+		"the largest number counts, of an older pod":  {[]client.Object{of("a", "3"), of("b", "2")}, reading{true, true, "q", "", "", reason.WaitingForPods}},
+		"the largest number counts, of a younger pod": {[]client.Object{of("a", "2"), of("b", "3")}, reading{true, true, "q", "", "", reason.WaitingForPods}},
 		"one that says none is not of it": {
 			[]client.Object{of("a", "2"), of("b", "")}, reading{true, true, "q", "", "", reason.WaitingForPods}},
 		"its controller says how many pods it has": {

@@ -203,6 +203,13 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"requests beside Kueue":                                   {schedulerHead + "quota: {provider: kueue}\nautoscaling: {provisioningRequests: {className: check}}\n", "autoscaling.provisioningRequests.className: Invalid value: \"check\": Kueue decides quota"},
 		"a parameter that is too long":                            {schedulerHead + "autoscaling: {provisioningRequests: {parameters: {a: " + strings.Repeat("x", 256) + "}}}\n", "autoscaling.provisioningRequests.parameters[a]: Too long"},
 		"more parameters than a request may have":                 {schedulerHead + "autoscaling: {provisioningRequests: {parameters: {" + parameters(101) + "}}}\n", "autoscaling.provisioningRequests.parameters: Too many: 101: must have at most 100 items"},
+		"a resource without device classes":                       {schedulerHead + "quota: {deviceClassMappings: [{name: gpu}]}\n", "quota.deviceClassMappings[0].deviceClassNames: Required value"},
+		"a device class with another name than objects have":      {schedulerHead + "quota: {deviceClassMappings: [{name: gpu, deviceClassNames: [Big GPU]}]}\n", "quota.deviceClassMappings[0].deviceClassNames[0]: Invalid value"},
+		"a level that is no label":                                {schedulerHead + "topology: {levels: [row of racks]}\n", "topology.levels[0]: Invalid value"},
+		"a preferred level that is no label":                      {schedulerHead + "topology: {levels: [rack], preferredLevel: the rack}\n", "topology.preferredLevel: Invalid value"},
+		"a flavor's preferred level that is no label":             {schedulerHead + "topology: {flavors: [{name: a, preferredLevel: the rack}]}\n", "topology.flavors[0].preferredLevel: Invalid value"},
+		"a flavor with another name than objects have":            {schedulerHead + "topology: {flavors: [{name: A 100}]}\n", "topology.flavors[0].name: Invalid value"},
+		"GPUs that nobody chooses":                                {schedulerHead + "islands: {enforcement: nobody}\n", "islands.enforcement: Unsupported value"},
 		"requests without a back-off":                             {schedulerHead + "autoscaling: {provisioningRequests: {retry: {backoffBase: 0s}}}\n", "autoscaling.provisioningRequests.retry.backoffBase: Invalid value"},
 	}
 	for name, tc := range tests {
