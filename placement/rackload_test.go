@@ -115,42 +115,56 @@ func closest(pods int) *Topology {
 	return preferring("block")
 }
 
+// rackWishes are what a load asks for: that which suits each gang, or as few racks as can be.
+var rackWishes = map[string]func(pods int) *Topology{
+	"closest":        closest,
+	"preferred-rack": func(int) *Topology { return preferring("rack") },
+}
+
 // TestGangsAreInNoMoreDomainsThanNeeded: in 99 of 100 placings a gang is in the
 // fewest domains that had room for it.
 func TestGangsAreInNoMoreDomainsThanNeeded(t *testing.T) {
-	placed, more, all := map[int]int{}, map[int]int{}, 0
-	for seed := range uint64(3) {
-		newRackLoad(t, seed).run(t, 100, closest, func(pods int, q topology.Quality) {
-			placed[pods]++
-			if q.Domains > q.Fewest {
-				more[pods]++
-				all++
+	for name, asks := range rackWishes {
+		t.Run(name, func(t *testing.T) {
+			placed, more, all := map[int]int{}, map[int]int{}, 0
+			for seed := range uint64(3) {
+				newRackLoad(t, seed).run(t, 100, asks, func(pods int, q topology.Quality) {
+					placed[pods]++
+					if q.Domains > q.Fewest {
+						more[pods]++
+						all++
+					}
+				})
+			}
+			t.Logf("placed by pods: %v; in more domains than needed: %v", placed, more)
+			if all*100 > 300 {
+				t.Errorf("%d of 300 gangs are in more domains than needed: %v", all, more)
 			}
 		})
-	}
-	t.Logf("placed by pods: %v; in more domains than needed: %v", placed, more)
-	if all*100 > 300 {
-		t.Errorf("%d of 300 gangs are in more domains than needed: %v", all, more)
 	}
 }
 
 // BenchmarkRackLoad says how much longer it takes to plan a load that asks to be
 // close than one that asks for nothing.
 func BenchmarkRackLoad(b *testing.B) {
-	var close, loose rackLoad
-	for seed := uint64(0); b.Loop(); seed++ {
-		b.StopTimer()
-		c, l := newRackLoad(b, seed), newRackLoad(b, seed)
-		b.StartTimer()
-		c.run(b, 100, closest, func(int, topology.Quality) {})
-		l.run(b, 100, func(int) *Topology { return nil }, nil)
-		close.add(c)
-		loose.add(l)
+	for name, asks := range rackWishes {
+		b.Run(name, func(b *testing.B) {
+			var close, loose rackLoad
+			for seed := uint64(0); b.Loop(); seed++ {
+				b.StopTimer()
+				c, l := newRackLoad(b, seed), newRackLoad(b, seed)
+				b.StartTimer()
+				c.run(b, 100, asks, func(int, topology.Quality) {})
+				l.run(b, 100, func(int) *Topology { return nil }, nil)
+				close.add(c)
+				loose.add(l)
+			}
+			b.ReportMetric(float64(close.placing.Nanoseconds())/float64(close.placed), "ns/placed")
+			b.ReportMetric(float64(close.placing)/float64(loose.placing), "x-placed")
+			b.ReportMetric(float64(close.placing+close.refusing)/float64(loose.placing+loose.refusing), "x-all")
+			b.ReportMetric(float64(close.refused)/float64(loose.refused), "x-refusals")
+		})
 	}
-	b.ReportMetric(float64(close.placing.Nanoseconds())/float64(close.placed), "ns/placed")
-	b.ReportMetric(float64(close.placing)/float64(loose.placing), "x-placed")
-	b.ReportMetric(float64(close.placing+close.refusing)/float64(loose.placing+loose.refusing), "x-all")
-	b.ReportMetric(float64(close.refused)/float64(loose.refused), "x-refusals")
 }
 
 func (l *rackLoad) add(o *rackLoad) {

@@ -18,8 +18,9 @@ type Placing struct {
 // A required level is kept; of several domains the one is taken that leaves the
 // least over. A preferred one is tried first, then those further out, of which the one is
 // taken with the fewest of the preferred inside that are needed; where no
-// domain is large enough, and where no level is asked for, the fewest are used. On
-// the way in the fewest domains of each level are used, of those chosen before.
+// domain is large enough, the fewest preferred ones are used, in few of those further
+// out. Where no level is asked for, and on the way in, the fewest domains of each level
+// are used, of those chosen before.
 // Pods that come back to a gang go into the innermost domain that all others are
 // in, as far as that is large enough and the request allows it.
 func (t *Tree) Place(r Request) *Placing {
@@ -163,7 +164,11 @@ func (t *Tree) inside(r *Request, start int32) *Placing {
 	out := &Placing{Leader: -1}
 	var pods []share
 	var leader, tail int32 = -1, -1
-	for _, s := range t.descend([]share{{start, need, true}}, need, outer.Level) {
+	shares := []share{{start, need, true}}
+	if r.Level < t.levels && t.domains[start].level < r.Level && len(r.Kept) == 0 {
+		shares = t.outside(start, r.Level, need)
+	}
+	for _, s := range t.descend(shares, need, outer.Level) {
 		count := s.slots * outer.Size
 		if s.host && rest > 0 {
 			count, tail = count+rest, s.id

@@ -266,8 +266,8 @@ func (g grove) checkRanks(t *rapid.T, r Request, p *Placing) {
 }
 
 // checkFewest: the level that has a domain for all is the innermost that has
-// one, from the wanted one outwards; where none has, the outermost domains are the
-// fewest.
+// one, from the wanted one outwards; where none has, the wanted domains are the
+// fewest, or the outermost ones, if single nodes are wanted or none in particular.
 func (g grove) checkFewest(t *rapid.T, r Request, u use) {
 	for level := r.Level; level >= 0; level-- {
 		best := g.fewest(r, level)
@@ -278,14 +278,13 @@ func (g grove) checkFewest(t *rapid.T, r Request, u use) {
 			}
 			return
 		}
-		if level == 0 && used != best {
-			t.Fatalf("%+v of %+v: in %d outermost domains, %d are enough: %+v", r, g, used, best, u)
-		}
 	}
-	if r.Level == None {
-		if used, best := len(g.domains(u, 0)), g.fewest(r, 0); used != best {
-			t.Fatalf("%+v of %+v: in %d outermost domains, %d are enough: %+v", r, g, used, best, u)
-		}
+	level := 0
+	if r.Level != None && r.Level < g.levels {
+		level = r.Level
+	}
+	if used, best := len(g.domains(u, level)), g.fewest(r, level); used != best {
+		t.Fatalf("%+v of %+v: in %d domains of level %d, %d are enough: %+v", r, g, used, level, best, u)
 	}
 }
 

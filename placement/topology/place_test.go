@@ -95,6 +95,16 @@ func TestPlace(t *testing.T) {
 			want: "a0 a0 a0 a0 a0 c0 c0 c0 c0",
 		},
 		{
+			name:  "no block is large enough for a gang that prefers a rack: the fewest racks, whatever their blocks",
+			nodes: []string{"x/a/a0:4", "x/b/b0:4", "y/c/c0:6", "z/d/d0:5"}, request: Request{Count: 11, Level: rack},
+			want: "c0 c0 c0 c0 c0 c0 d0 d0 d0 d0 d0",
+		},
+		{
+			name:  "and of as many racks those in few blocks",
+			nodes: []string{"x/a/a0:4", "y/b/b0:4", "y/c/c0:4", "z/d/d0:4", "z/e/e0:4"}, request: Request{Count: 16, Level: rack},
+			want: "b0 b0 b0 b0 c0 c0 c0 c0 d0 d0 d0 d0 e0 e0 e0 e0",
+		},
+		{
 			name:  "ranks that follow each other share a rack",
 			nodes: []string{"x/a/a0:1", "x/b/b0:1", "x/a/a1:1", "x/b/b1:1"}, request: Request{Count: 4, Level: block, Required: true},
 			want: "a0 a1 b0 b1",
