@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/muster-gpu/muster/api/gpu"
@@ -43,15 +44,17 @@ const (
 type Islands struct {
 	source      inventory.Source
 	enforcement Enforcement
+	classes     sets.Set[string]
 
 	mu sync.Mutex
 	// chosen are the GPUs of pods that do not have them written on them yet.
 	chosen map[types.UID]islands.Set
 }
 
-// NewIslands goes by what the source knows of nodes.
-func NewIslands(source inventory.Source, enforcement Enforcement) *Islands {
-	return &Islands{source: source, enforcement: enforcement, chosen: map[types.UID]islands.Set{}}
+// NewIslands goes by what the source knows of nodes. The classes are the DeviceClasses
+// of whole GPUs of NVIDIA.
+func NewIslands(source inventory.Source, enforcement Enforcement, classes sets.Set[string]) *Islands {
+	return &Islands{source: source, enforcement: enforcement, classes: classes, chosen: map[types.UID]islands.Set{}}
 }
 
 // fit is how well so many pods with n GPUs each go onto the islands of a node of
@@ -80,6 +83,9 @@ func (i *Islands) fit(node fwk.NodeInfo, free int64, n, pods int) islands.Fit {
 // free is which GPUs of the node are free, false where that is not known. GPUs for
 // pods that are still to be bound are chosen as they will be then.
 func (i *Islands) free(node fwk.NodeInfo, gpus *inventory.Node) (free islands.Set, exact bool) {
+	if n, ok := node.(*deviceNode); ok && n.gpus != nil && i.enforcement == EnforceDRA {
+		return n.free, true
+	}
 	if i.enforcement != EnforceAnnotation {
 		return 0, false
 	}

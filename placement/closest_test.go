@@ -111,7 +111,7 @@ func TestPlanPutsPodsWhereTheirGPUsAreClose(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCluster(t, tt.nodes, tt.running...)
-			c.planner.UseIslands(NewIslands(inventory.NewProducts(nil), tt.enforcement))
+			c.planner.UseIslands(NewIslands(inventory.NewProducts(nil), tt.enforcement, nil))
 			assignment, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gangOf(tt.classes...))
 			if err != nil || why != nil {
 				t.Fatalf("no plan: %v, %v", why, err)
@@ -165,7 +165,7 @@ func TestFreeGPUs(t *testing.T) {
 				t.Fatal("nothing is known of the node")
 			}
 			got := "?"
-			if set, exact := NewIslands(nil, EnforceAnnotation).free(node, known); exact {
+			if set, exact := NewIslands(nil, EnforceAnnotation, nil).free(node, known); exact {
 				got = set.String()
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -180,7 +180,7 @@ func BenchmarkIslands(b *testing.B) {
 	for _, name := range []string{"", "NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S"} {
 		b.Run(fmt.Sprintf("2 GPUs on 5000 nodes of %q", name), func(b *testing.B) {
 			c := newCluster(b, makeNodes(5000, 8, product(name)))
-			c.planner.UseIslands(NewIslands(inventory.NewProducts(nil), Predict))
+			c.planner.UseIslands(NewIslands(inventory.NewProducts(nil), Predict, nil))
 			gang := gangOf(class(makePod("p", 2), 1000))
 			b.ReportAllocs()
 			for b.Loop() {

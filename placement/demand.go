@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-gpu/muster/api/gpu"
 )
 
 // demand is what one pod of a class asks of a node.
@@ -21,13 +23,16 @@ type scalar struct {
 	name     v1.ResourceName
 	quantity int64
 	gpu      bool
-	// device: nodes that advertise none of it may have it as devices, of which
-	// nobody but Filter says how many are free.
+	// device: nodes that advertise none of it may have it as devices. Where these are
+	// not counted nobody but Filter says how many are free.
 	device bool
 }
 
-// unknown says that the resource may be there as devices.
+// unknown says that the resource may be there as devices that are not counted.
 func (s *scalar) unknown(allocatable fwk.Resource) bool {
+	if _, counted := allocatable.(*someGPUs); counted && s.name == gpu.NVIDIA {
+		return false
+	}
 	return s.device && allocatable.GetScalarResources()[s.name] == 0
 }
 
@@ -53,6 +58,21 @@ func demandOf(request fwk.Resource, isGPU func(v1.ResourceName) bool) demand {
 	}
 	slices.SortFunc(d.scalars, func(a, b scalar) int { return strings.Compare(string(a.name), string(b.name)) })
 	return d
+}
+
+// claim adds GPUs that the pod gets as devices alone: which nodes have them otherwise
+// is nothing to it.
+func (d *demand) claim(gpus int64) {
+	if gpus == 0 {
+		return
+	}
+	d.gpus += gpus
+	at := slices.IndexFunc(d.scalars, func(s scalar) bool { return s.name == gpu.NVIDIA })
+	if at < 0 {
+		d.scalars = append(d.scalars, scalar{name: gpu.NVIDIA, gpu: true, device: true})
+		at = len(d.scalars) - 1
+	}
+	d.scalars[at].quantity += gpus
 }
 
 // compare orders the most demanding first: what is hardest to place chooses

@@ -35,6 +35,8 @@ type claimTracker struct {
 	made map[string]*resourceapi.ResourceClaim
 	// allocated are claims of either kind that have got devices.
 	allocated map[types.UID]*resourceapi.ResourceClaim
+	// pools are the nodes whose GPUs are counted, by the pools of these.
+	pools map[string]*nodeDevices
 	// consumable: devices may be shared by their capacity.
 	consumable bool
 	// record takes down how to undo a change.
@@ -75,8 +77,12 @@ func (t *claimTracker) GetPendingAllocation(types.UID) *resourceapi.AllocationRe
 
 // SignalClaimPendingAllocation is called by Reserve.
 func (t *claimTracker) SignalClaimPendingAllocation(uid types.UID, allocated *resourceapi.ResourceClaim) error {
-	t.record(func() { delete(t.allocated, uid) })
+	t.record(func() {
+		delete(t.allocated, uid)
+		t.count(allocated, false)
+	})
 	t.allocated[uid] = allocated
+	t.count(allocated, true)
 	return nil
 }
 

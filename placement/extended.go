@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // GPUDevices is the name of the plugin that may stand in profiles for DynamicResources.
@@ -45,6 +46,13 @@ func (c *claims) awaitsDevices(pod *v1.Pod, node fwk.NodeInfo) bool {
 		}
 	}
 	return false
+}
+
+// demandOf is what a pod asks for, the GPUs that it claims included.
+func (t *trial) demandOf(pod *framework.PodInfo) demand {
+	d := t.claims.demandOf(pod.CalculateResource().Resource, t.isGPU)
+	d.claim(t.claims.gpusOf(pod.Pod, t.islands))
+	return d
 }
 
 // demandOf is a demand that knows behind which resources there may be devices.

@@ -35,6 +35,9 @@ func (s *scores) begin(m mixture, nodes int) {
 // remainderOf is what the i-th node has free beside GPUs. Its pools are remembered.
 func (t *trial) remainderOf(i int) remainder {
 	node, p := t.nodes[i], &t.scores.pools[i]
+	if _, shown := node.(*deviceNode); shown {
+		return remainderOn(node, t.scores.mixture.of(node))
+	}
 	if node := node.Node(); p.node != node {
 		*p = poolsOf{node, t.scores.mixture.of(t.nodes[i])}
 	}

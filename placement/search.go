@@ -83,7 +83,7 @@ func (t *trial) newClassSearch(gang *Gang, index int) (*classSearch, error) {
 		class:     class,
 		prototype: prototype,
 		// Calculated here, the requests stay cached in every copy of the PodInfo.
-		demand:    t.claims.demandOf(prototype.CalculateResource().Resource, t.isGPU),
+		demand:    t.demandOf(prototype),
 		uidPrefix: fmt.Sprintf("plan/%s/", gang.UID),
 		bare:      class.Pod,
 		hasClaims: t.claims.usedBy(class.Pod),
@@ -194,7 +194,7 @@ func (s *classSearch) claim(ctx context.Context) error {
 	if !s.hasClaims || s.next != nil || s.refused != nil {
 		return nil
 	}
-	next, status := s.claims.claimant(ctx, s.hypothetical(s), s.nodes)
+	next, status := s.claims.claimant(ctx, s.hypothetical(s), s.bareNodes)
 	switch {
 	case status.IsRejected():
 		s.refused = status
@@ -208,6 +208,7 @@ func (s *classSearch) claim(ctx context.Context) error {
 
 // filter runs the Filter plugins for one more pod on the node.
 func (s *classSearch) filter(ctx context.Context, node fwk.NodeInfo) *fwk.Status {
+	node = bare(node)
 	if status := s.fw.RunFilterPlugins(ctx, s.state, s.bare, node); !status.IsSuccess() || s.next == nil {
 		return status
 	}
@@ -261,7 +262,7 @@ func (s *classSearch) fill(ctx context.Context, c *candidate, left int) (placed 
 			return placed, false, err
 		}
 		if !s.preFilterEach {
-			if status := s.fw.RunPreFilterExtensionAddPod(ctx, s.state, s.bare, info, node); !status.IsSuccess() {
+			if status := s.fw.RunPreFilterExtensionAddPod(ctx, s.state, s.bare, info, bare(node)); !status.IsSuccess() {
 				return placed, false, fmt.Errorf("telling plugins of a pod on node %s: %w", c.name, status.AsError())
 			}
 			s.heard = s.moves

@@ -12,14 +12,19 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-gpu/muster/api/gpu"
 )
 
 // trial is one attempt to place a gang: the pods placed so far are in the
 // snapshot, where every plugin sees them, until they are forgotten.
 type trial struct {
-	fw     framework.Framework
-	pods   hypotheticalPods
-	nodes  []fwk.NodeInfo
+	fw   framework.Framework
+	pods hypotheticalPods
+	// nodes are those of the snapshot, with what is counted of their devices, and
+	// bareNodes the same as the plugins know them.
+	nodes, bareNodes []fwk.NodeInfo
+
 	logger klog.Logger
 	isGPU  func(v1.ResourceName) bool
 	claims *claims
@@ -44,7 +49,7 @@ type trial struct {
 
 func (p *Planner) newTrial(ctx context.Context, fw framework.Framework, snap hypotheticalPods, nodes []fwk.NodeInfo) *trial {
 	p.scores.begin(p.mix.now(), len(nodes))
-	return &trial{fw: fw, pods: snap, nodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims, scores: &p.scores, islands: p.mix.islands}
+	return &trial{fw: fw, pods: snap, nodes: nodes, bareNodes: nodes, logger: klog.FromContext(ctx), isGPU: p.isGPU, claims: p.claims, scores: &p.scores, islands: p.mix.islands}
 }
 
 // goesOn is the error of a trial that must end.
@@ -66,7 +71,21 @@ func (t *trial) begin(ctx context.Context, gang Gang) error {
 	if t.claims == nil {
 		return errNoClaims
 	}
-	return t.claims.settle(ctx, t.nodes)
+	if err := t.claims.settle(ctx, t.nodes); err != nil {
+		return err
+	}
+	if t.claims.devices == nil || t.islands == nil || !slices.ContainsFunc(gang.Classes, t.wantsDevices) {
+		return nil
+	}
+	if err := t.showDevices(); err != nil {
+		return fmt.Errorf("counting devices: %w", err)
+	}
+	return nil
+}
+
+// wantsDevices tells whether pods of the class may get GPUs as devices.
+func (t *trial) wantsDevices(c Class) bool {
+	return c.Pod != nil && c.Count > 0 && (t.claims.gpusOf(c.Pod, t.islands) > 0 || slices.Contains(t.claims.extended(c.Pod), gpu.NVIDIA))
 }
 
 // end takes back everything.
@@ -74,6 +93,9 @@ func (t *trial) end() error {
 	err := t.forget(0)
 	if t.claims != nil {
 		t.claims.rollBack(0)
+		if t.claims.devices != nil {
+			t.claims.devices.tracker.pools = nil
+		}
 	}
 	return err
 }

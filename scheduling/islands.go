@@ -5,10 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/kubernetes/pkg/features"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/inventory"
 )
@@ -26,7 +28,13 @@ func (c *Core) useIslands(f informers.SharedInformerFactory) error {
 		source = inventory.Sources{slices, products}
 	}
 	c.jobs.gpus = source
-	islands := placement.NewIslands(source, c.config.Islands)
+	whole := sets.New[string]()
+	for class, resource := range c.config.DeviceClasses {
+		if resource == gpu.NVIDIA {
+			whole.Insert(class)
+		}
+	}
+	islands := placement.NewIslands(source, c.config.Islands, whole)
 	_, err := f.Core().V1().Pods().Informer().AddEventHandler(handler(func(_, _ *corev1.Pod) {}, func(pod *corev1.Pod) { islands.Forget(pod.UID) }))
 	if err != nil {
 		return fmt.Errorf("watching pods for their GPUs: %w", err)

@@ -40,6 +40,12 @@ func (n *Node) Index(id DeviceID) (int, bool) {
 	return i, ok
 }
 
+// HasDevices says that GPUs of the node are devices, or parts of them.
+func (n *Node) HasDevices() bool { return len(n.indices) > 0 }
+
+// WholeDevices says that all GPUs are devices, and that no parts of them are.
+func (n *Node) WholeDevices() bool { return len(n.indices) == n.Shape.Devices() }
+
 // Devices are all devices, whole GPUs and parts of them, with the indices of the GPUs.
 func (n *Node) Devices() iter.Seq2[DeviceID, int] { return maps.All(n.indices) }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -28,7 +27,7 @@ type Plugin struct {
 	*dynamicresources.DynamicResources
 	slices  *orderedSlices
 	manager fwk.SharedDRAManager
-	classes map[string]v1.ResourceName
+	mix     *placement.Mix
 }
 
 var _ fwk.PreFilterPlugin = &Plugin{}
@@ -36,10 +35,8 @@ var _ fwk.FilterPlugin = &Plugin{}
 var _ fwk.ReservePlugin = &Plugin{}
 var _ fwk.PreBindPlugin = &Plugin{}
 
-// Factory returns the plugin's constructor. The mix has the islands of nodes; classes
-// are resources by the DeviceClasses of which the devices count as one, of which
-// nvidia.com/gpu is that of whole GPUs.
-func Factory(mix *placement.Mix, classes map[string]v1.ResourceName) frameworkruntime.PluginFactory {
+// Factory returns the plugin's constructor. The mix has the islands of nodes.
+func Factory(mix *placement.Mix) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		defaults, err := latest.Default()
 		if err != nil {
@@ -52,7 +49,7 @@ func Factory(mix *placement.Mix, classes map[string]v1.ResourceName) frameworkru
 			}
 		}
 		manager := h.SharedDRAManager()
-		p := &Plugin{manager: manager, classes: classes}
+		p := &Plugin{manager: manager, mix: mix}
 		if manager != nil {
 			p.slices = &orderedSlices{ResourceSliceLister: manager.ResourceSlices(), claims: manager.ResourceClaims(), mix: mix}
 			h = handle{h, devices{manager, p.slices}}
@@ -76,15 +73,15 @@ func (*Plugin) Name() string { return Name }
 // PreFilter has the slices in the pod's order while they are read. All pods of a
 // profile come here one after the other.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if p.slices != nil {
-		p.slices.gpus = p.gpus(pod)
+	if islands := p.mix.Islands(); p.slices != nil && islands != nil {
+		p.slices.gpus = p.gpus(pod, islands)
 		defer func() { p.slices.gpus = 0 }()
 	}
 	return p.DynamicResources.PreFilter(ctx, state, pod, nodes)
 }
 
 // gpus is how many GPUs are still to be allocated for the pod.
-func (p *Plugin) gpus(pod *v1.Pod) (n int) {
+func (p *Plugin) gpus(pod *v1.Pod, islands *placement.Islands) (n int) {
 	for i := range pod.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
 		if err != nil || name == nil {
@@ -94,11 +91,7 @@ func (p *Plugin) gpus(pod *v1.Pod) (n int) {
 		if err != nil || claim.Status.Allocation != nil {
 			continue
 		}
-		for _, request := range claim.Spec.Devices.Requests {
-			if exact := request.Exactly; exact != nil && p.classes[exact.DeviceClassName] == gpu.NVIDIA && exact.AllocationMode == resourceapi.DeviceAllocationModeExactCount {
-				n += int(exact.Count)
-			}
-		}
+		n += int(islands.ClaimedGPUs(&claim.Spec))
 	}
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	if quantity, ok := requests[gpu.NVIDIA]; ok && p.manager.DeviceClassResolver().GetDeviceClass(gpu.NVIDIA) != nil {

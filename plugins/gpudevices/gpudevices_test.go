@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
@@ -73,7 +74,7 @@ func TestPodsGetDevicesThatAreClose(t *testing.T) {
 			sources := inventory.NewSlices(inventory.NewProducts(nil))
 			sources.Replace(nil, slice())
 			planner := placement.NewPlanner(gpu.Is)
-			planner.UseIslands(placement.NewIslands(sources, placement.EnforceDRA))
+			planner.UseIslands(placement.NewIslands(sources, placement.EnforceDRA, sets.New(gpu.Driver)))
 			defaults, err := latest.Default()
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +90,7 @@ func TestPodsGetDevicesThatAreClose(t *testing.T) {
 			broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 			sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster),
 				scheduler.WithProfiles(config.KubeSchedulerProfile{SchedulerName: v1.DefaultSchedulerName, Plugins: plugins, PluginConfig: defaults.Profiles[0].PluginConfig}),
-				scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: Factory(planner.Mix(), map[string]v1.ResourceName{"gpu.nvidia.com": gpu.NVIDIA})}))
+				scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: Factory(planner.Mix())}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -53,7 +53,7 @@ func (s source) Node(node *v1.Node) (*inventory.Node, bool) {
 func newBinder(t *testing.T, enforcement placement.Enforcement) *binder {
 	t.Helper()
 	planner := placement.NewPlanner(gpu.Is)
-	planner.UseIslands(placement.NewIslands(source{inventory.NewProducts(nil)}, enforcement))
+	planner.UseIslands(placement.NewIslands(source{inventory.NewProducts(nil)}, enforcement, nil))
 	b := &binder{cluster: &cluster{t: t, mix: planner.Mix()}}
 	defaults, err := latest.Default()
 	if err != nil {

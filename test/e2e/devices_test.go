@@ -42,7 +42,6 @@ func TestDevices(t *testing.T) {
 		{"a Job whose pods claim GPUs is over quota by what they claim", claimedOverQuota},
 		{"a Job whose GPUs are devices behind nvidia.com/gpu is charged for them and runs whole", behindResource},
 		{"pods get GPUs that share PCIe roots, and break no pair that they need not", closeDevices},
-		{"a pod that claims GPUs and names no queue goes to the default one", claimedDefault},
 		{"a killed scheduler charges claimed GPUs once, and gives none of them away", claimedSchedulerKilled},
 	})
 }
@@ -127,7 +126,7 @@ func claimedWaits(t *testing.T, tm batchTeam) {
 	first := tm.createClaiming(t, "first", tm.claimTemplate(t, 6), 4)
 	tm.paired(t, tm.runs(t, "first", 4), 6)
 	tm.createClaiming(t, "second", tm.claimTemplate(t, 4), 2)
-	tm.waits(t, "second", "Unplaceable", "GPUs")
+	tm.waits(t, "second", "NoPlacement", "8 GPUs free, but no node has 4; 4 more GPUs are missing, on 2 nodes")
 	tm.usage(t, "q", 24, 1, 1)
 	tm.createClaiming(t, "small", tm.claimTemplate(t, 2), 4)
 	tm.paired(t, tm.runs(t, "small", 4), 2)
@@ -154,7 +153,7 @@ func behindResource(t *testing.T, tm batchTeam) {
 	tm.paired(t, tm.runs(t, "train", 4), 6)
 	tm.usage(t, "q", 24, 1, 0)
 	tm.create(t, "wide", "q", 2, 4)
-	tm.waits(t, "wide", "Unplaceable", "GPUs")
+	tm.waits(t, "wide", "NoPlacement", "8 GPUs free, but no node has 4; 4 more GPUs are missing, on 2 nodes")
 	tm.end(t, "train")
 	tm.paired(t, tm.runs(t, "wide", 2), 4)
 	tm.usage(t, "q", 8, 1, 0)
@@ -184,16 +183,6 @@ func closeDevices(t *testing.T, tm batchTeam) {
 	if diff := cmp.Diff([][]int{{0}, {2, 3}, {4, 5, 6, 7}, {1}}, got); diff != "" {
 		t.Errorf("GPUs of one pod after the other (-want +got):\n%s", diff)
 	}
-}
-
-func claimedDefault(t *testing.T, tm batchTeam) {
-	tm.queueUp(t, "default", 8)
-	pod := tm.alone("pod", 0, nil, nil)
-	pod.Spec.SchedulerName = "muster"
-	claiming(&pod.Spec, tm.claimTemplate(t, 8))
-	tm.make(t, pod)
-	tm.started(t, pod)
-	tm.usage(t, "default", 8, 1, 0)
 }
 
 func claimedSchedulerKilled(t *testing.T, tm batchTeam) {

@@ -83,7 +83,7 @@ func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, e
 		handle = h
 		return build(ctx, args, h)
 	}), app.WithPlugin(gputopology.Name, gputopology.Factory(core.Ledger, core.Mix())),
-		app.WithPlugin(gpudevices.Name, gpudevices.Factory(core.Mix(), deviceClasses(c.Quota.DeviceClassMappings))))
+		app.WithPlugin(gpudevices.Name, gpudevices.Factory(core.Mix())))
 	if err != nil {
 		return nil, fmt.Errorf("building the scheduler: %w", err)
 	}

@@ -1,0 +1,89 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/muster-gpu/muster/api/gpu"
+	"github.com/muster-gpu/muster/placement/inventory"
+)
+
+// gpuSlice are the GPUs of a node, one on each of the PCIe roots.
+func gpuSlice(node string, roots ...string) *resourceapi.ResourceSlice {
+	slice := makeSlice(node, len(roots))
+	slice.Spec.Driver = gpu.Driver
+	for i, root := range roots {
+		slice.Spec.Devices[i].Attributes = map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+			"resource.kubernetes.io/pcieRoot": {StringValue: &root},
+			"resource.kubernetes.io/pciBusID": {StringValue: new(fmt.Sprint(i))},
+		}
+	}
+	return slice
+}
+
+// TestGPUsThatAreDevicesAreCounted: d0 has pairs of GPUs of which each first comes
+// before the seconds, d1 those that follow each other, so that the first two GPUs that
+// somebody takes break both pairs of d0, and leave one of d1.
+func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
+	claims := func(n int, options ...podOption) *v1.Pod {
+		return makePod(fmt.Sprintf("p%d", n), 0, append(options, claiming(fmt.Sprintf("gpus-%d", n)))...)
+	}
+	halves := []*v1.Pod{makePod("a", 0, on("d0"), claiming("gpus-2")), makePod("b", 0, on("d1"), claiming("gpus-2"))}
+	tests := []struct {
+		name        string
+		enforcement Enforcement
+		running     []*v1.Pod
+		gang        Gang
+		want        string
+	}{
+		{"pods that claim GPUs go where there are enough", EnforceDRA, nil, gangOf(class(claims(3), 2)), "d0 x1, d1 x1"},
+		{"why they do not is told in numbers", EnforceDRA, halves, gangOf(class(claims(3), 2)),
+			"NoPlacement: 4 GPUs free, but no node has 3; 2 more GPUs are missing, on 2 nodes"},
+		{"what was placed before is missing", EnforceDRA, halves[:1], gangOf(class(claims(3), 1), class(claims(4), 1)), `NoPlacement: pod set "p3" needs 1 pod of 3 GPUs; 6 GPUs are free, with room for none of them beside the other pod sets; 1 more GPU is missing, on one node`},
+		{"more than any node has", EnforceDRA, nil, gangOf(class(claims(8), 1)), "ExceedsCluster: needs 8 GPUs on one node; the largest node has 4"},
+		{"a pair is found where Muster chooses", EnforceDRA, halves, gangOf(class(claims(2), 1)), "d1 x1"},
+		{"and not looked for where it does not", Predict, halves, gangOf(class(claims(2), 1)), "d0 x1"},
+		{"GPUs behind a resource are devices too", EnforceDRA, halves, gangOf(class(makePod("p", 2), 1)), "d1 x1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			whole := makeDeviceClass()
+			whole.Spec.ExtendedResourceName = new(string(gpuResource))
+			objects := []runtime.Object{whole}
+			slices := inventory.NewSlices(inventory.NewProducts(nil))
+			for _, slice := range []*resourceapi.ResourceSlice{gpuSlice("d0", "r0", "r1", "r0", "r1"), gpuSlice("d1", "r0", "r0", "r1", "r1")} {
+				slices.Replace(nil, slice)
+				objects = append(objects, slice)
+			}
+			for _, n := range []int{2, 3, 4, 8} {
+				objects = append(objects, makeDeviceTemplate(fmt.Sprintf("gpus-%d", n), n))
+			}
+			c := newClaimCluster(t, objects, []*v1.Node{makeNode("d0", 0), makeNode("d1", 0), makeNode("n", 0)}, tt.running...)
+			c.await(t, func() bool { return c.planner.claims.isDevice(gpuResource) })
+			c.planner.UseIslands(NewIslands(slices, tt.enforcement, sets.New("gpu")))
+			before := c.dump(t)
+			assignment, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, tt.gang)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if why != nil {
+				got = string(why.Class) + ": " + why.Message
+			} else {
+				got = use(assignment[0])
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("nodes, or why not (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, c.dump(t)); diff != "" {
+				t.Errorf("the plan has left something (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
