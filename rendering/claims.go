@@ -8,9 +8,13 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/utils/ptr"
 
+	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/api/reason"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -63,6 +67,69 @@ func (c *Claims) count(job *workload.Job) error {
 	return nil
 }
 
+// ClaimsGPU says that the pod may get a GPU by what it claims. A claim counts as one for
+// GPUs as long as it cannot be read, because its template has not come.
+func (r *Renderer) ClaimsGPU(pod *corev1.Pod) bool {
+	if r.claims == nil {
+		return false
+	}
+	for i := range pod.Spec.ResourceClaims {
+		spec, _, err := r.claims.specOf(pod, &pod.Spec.ResourceClaims[i])
+		if err != nil || r.claims.gpus(spec) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ClaimedGPUs are how many GPUs pods claim together; what several share counts once. All
+// devices of a class count as one.
+func (r *Renderer) ClaimedGPUs(pods []*corev1.Pod) (n int64) {
+	if r.claims == nil {
+		return 0
+	}
+	counted := sets.New[types.NamespacedName]()
+	for _, pod := range pods {
+		for i := range pod.Spec.ResourceClaims {
+			spec, name, err := r.claims.specOf(pod, &pod.Spec.ResourceClaims[i])
+			if key := (types.NamespacedName{Namespace: pod.Namespace, Name: name}); err == nil && !counted.Has(key) {
+				counted.Insert(key)
+				n += r.claims.gpus(spec)
+			}
+		}
+	}
+	return n
+}
+
+// specOf is what one claim of the pod asks for, and the name of the claim; that of the
+// pod's own which has not been made is one that no claim has.
+func (c *Claims) specOf(pod *corev1.Pod, claim *corev1.PodResourceClaim) (*resourceapi.ResourceClaimSpec, string, error) {
+	name, _, err := resourceclaim.Name(pod, claim)
+	if err == nil && name != nil {
+		object, err := c.Claims.ResourceClaims(pod.Namespace).Get(*name)
+		if err != nil {
+			return nil, "", err
+		}
+		return &object.Spec, object.Name, nil
+	}
+	template, err := c.Templates.ResourceClaimTemplates(pod.Namespace).Get(ptr.Deref(claim.ResourceClaimTemplateName, ""))
+	if err != nil {
+		return nil, "", err
+	}
+	return &template.Spec.Spec, pod.Name + "/" + claim.Name, nil
+}
+
+// gpus is how many GPUs a claim asks for.
+func (c *Claims) gpus(spec *resourceapi.ResourceClaimSpec) (n int64) {
+	counts, _ := c.devices(spec)
+	for name, count := range counts {
+		if gpu.Is(name) {
+			n += count
+		}
+	}
+	return n
+}
+
 // payersOf are the pod sets that count for each claim that pods name: the first with
 // any pods, or else the first.
 func payersOf(job *workload.Job) map[string]int {
@@ -100,46 +167,52 @@ func (c *Claims) renamed(spec *corev1.PodSpec) (out map[corev1.ResourceName]core
 	return out
 }
 
-// add counts the devices of one claim. Of alternatives that count which would take
-// most.
+// add counts the devices of one claim.
 func (c *Claims) add(list *corev1.ResourceList, spec *resourceapi.ResourceClaimSpec, of string) error {
-	put := func(counts map[corev1.ResourceName]int64) {
-		for name, n := range counts {
-			if *list == nil {
-				*list = corev1.ResourceList{}
-			}
-			sum := (*list)[name]
-			sum.Add(*resource.NewQuantity(n, resource.DecimalSI))
-			(*list)[name] = sum
-		}
+	counts, unbounded := c.devices(spec)
+	if unbounded != "" {
+		return reason.New(reason.Misconfigured, "%s, which its pods name, asks for all devices of class %s, whose number is not known", of, unbounded)
 	}
+	for name, n := range counts {
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		sum := (*list)[name]
+		sum.Add(*resource.NewQuantity(n, resource.DecimalSI))
+		(*list)[name] = sum
+	}
+	return nil
+}
+
+// devices are the devices that a claim asks for, as resources. Of alternatives that
+// count which would take most. unbounded is a class of which all devices are asked for,
+// if there is one; they count as one.
+func (c *Claims) devices(spec *resourceapi.ResourceClaimSpec) (counts map[corev1.ResourceName]int64, unbounded string) {
+	counts = map[corev1.ResourceName]int64{}
 	for i := range spec.Devices.Requests {
 		request := &spec.Devices.Requests[i]
 		most := map[corev1.ResourceName]int64{}
-		count := func(class string, mode resourceapi.DeviceAllocationMode, n int64) error {
+		count := func(class string, mode resourceapi.DeviceAllocationMode, n int64) {
 			name, ok := c.Classes[class]
 			if !ok {
-				return nil
+				return
 			}
 			if mode == resourceapi.DeviceAllocationModeAll {
-				return reason.New(reason.Misconfigured, "%s, which its pods name, asks for all devices of class %s, whose number is not known", of, class)
+				unbounded = class
 			}
 			most[name] = max(most[name], cmp.Or(n, 1))
-			return nil
 		}
-		if exact := request.Exactly; exact != nil && (exact.AdminAccess == nil || !*exact.AdminAccess) {
-			if err := count(exact.DeviceClassName, exact.AllocationMode, exact.Count); err != nil {
-				return err
-			}
+		if exact := request.Exactly; exact != nil && !ptr.Deref(exact.AdminAccess, false) {
+			count(exact.DeviceClassName, exact.AllocationMode, exact.Count)
 		}
 		for _, or := range request.FirstAvailable {
-			if err := count(or.DeviceClassName, or.AllocationMode, or.Count); err != nil {
-				return err
-			}
+			count(or.DeviceClassName, or.AllocationMode, or.Count)
 		}
-		put(most)
+		for name, n := range most {
+			counts[name] += n
+		}
 	}
-	return nil
+	return counts, unbounded
 }
 
 // notFound is the error of something that a pod names.

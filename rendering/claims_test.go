@@ -160,3 +160,50 @@ func TestDevicesAreCounted(t *testing.T) {
 		})
 	}
 }
+
+func TestGPUsThatPodsClaim(t *testing.T) {
+	gpus, all, either := exactly("gpu.nvidia.com", 4), exactly("gpu.nvidia.com", 0), resourceapi.DeviceRequest{FirstAvailable: []resourceapi.DeviceSubRequest{
+		{DeviceClassName: "gpu.nvidia.com", Count: 2}, {DeviceClassName: "nic.example.com", Count: 8},
+	}}
+	all.Exactly.AllocationMode = resourceapi.DeviceAllocationModeAll
+	watching := exactly("gpu.nvidia.com", 4)
+	watching.Exactly.AdminAccess = new(true)
+	r := &Renderer{claims: counting(t,
+		map[string]resourceapi.ResourceClaimSpec{"four": claimOf(gpus), "nic": claimOf(exactly("nic.example.com", 1)), "all": claimOf(all), "either": claimOf(either), "watching": claimOf(watching)},
+		map[string]resourceapi.ResourceClaimSpec{"shared": claimOf(gpus, gpus), "made": claimOf(gpus)})}
+	tests := []struct {
+		name   string
+		claims []func(*corev1.PodSpec)
+		asks   bool
+		want   int64
+	}{
+		{"nothing", nil, false, 0},
+		{"GPUs of its own", []func(*corev1.PodSpec){fromTemplate("four")}, true, 8},
+		{"GPUs that pods share", []func(*corev1.PodSpec){naming("shared")}, true, 8},
+		{"other devices", []func(*corev1.PodSpec){fromTemplate("nic")}, false, 0},
+		{"a GPU beside another device", []func(*corev1.PodSpec){fromTemplate("nic"), fromTemplate("four")}, true, 8},
+		{"alternatives", []func(*corev1.PodSpec){fromTemplate("either")}, true, 4},
+		{"all GPUs of a node, of which the number is not known", []func(*corev1.PodSpec){fromTemplate("all")}, true, 2},
+		{"a look at GPUs that others have", []func(*corev1.PodSpec){fromTemplate("watching")}, false, 0},
+		{"something that has not come", []func(*corev1.PodSpec){fromTemplate("absent")}, true, 0},
+		{"a claim that was made of a template which is gone", []func(*corev1.PodSpec){fromTemplate("absent-and-made")}, true, 4},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for _, name := range []string{"a", "b"} {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "absent-and-made", ResourceClaimName: new("made")}}}}
+				for _, claim := range tt.claims {
+					claim(&pod.Spec)
+				}
+				pods = append(pods, pod)
+			}
+			if got := r.ClaimsGPU(pods[0]); got != tt.asks {
+				t.Errorf("it may claim GPUs: %v, want %v", got, tt.asks)
+			}
+			if got := r.ClaimedGPUs(pods); got != tt.want {
+				t.Errorf("two such pods claim %d GPUs, want %d", got, tt.want)
+			}
+		})
+	}
+}

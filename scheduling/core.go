@@ -97,17 +97,18 @@ func NewCore(ctx context.Context, c Config) *Core {
 		ledger.quota.SetDefaultLevels(c.Levels, c.PreferredLevel)
 	}
 	ledger.reserveAfter, ledger.reserveFor = c.Timing.ReservationAfter, c.Timing.ReservationFor
-	ledger.holdUnqueued = c.Unqueued == workload.UnqueuedHold
-	kinds := map[schema.GroupKind]workload.Kind{}
-	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued}) {
-		kinds[k.GroupVersionKind().GroupKind()] = k
-	}
 	api := newAPIKinds(c.Discovery, c.Clock)
 	reader := presentReader{Reader: c.Cache, kinds: api, scheme: c.Client.Scheme()}
+	renderer := rendering.NewRenderer(reader, c.Client, c.Clock, c.DryRun)
+	ledger.holdUnqueued, ledger.claimsGPU = c.Unqueued == workload.UnqueuedHold, renderer.ClaimsGPU
+	kinds := map[schema.GroupKind]workload.Kind{}
+	for _, k := range workload.Kinds(workload.Options{SchedulerNames: sets.New(c.SchedulerNames...), Unqueued: c.Unqueued, ClaimsGPU: renderer.ClaimsGPU}) {
+		kinds[k.GroupVersionKind().GroupKind()] = k
+	}
 	jobs := &Jobs{
 		ledger: ledger, effects: effects, clock: c.Clock, reader: reader, client: c.Client, api: api, kinds: kinds, timing: c.Timing, provisioning: c.Provisioning,
 		served:   sets.New(c.SchedulerNames...),
-		renderer: rendering.NewRenderer(reader, c.Client, c.Clock, c.DryRun),
+		renderer: renderer,
 		writes:   newQueue[types.UID](), deletions: newQueue[types.NamespacedName](), groups: newQueue[types.NamespacedName](),
 	}
 	effects.write, effects.tell = jobs.writes.Add, jobs.note

@@ -16,7 +16,7 @@ func (l *Ledger) MayEnter(pod *corev1.Pod) (bool, string) {
 	defer l.mu.Unlock()
 	m, e, _ := l.jobOf(pod)
 	switch {
-	case m == foreign && l.holdUnqueued && pod.Labels[workload.QueueLabel] == "" && workload.AsksGPU(pod):
+	case m == foreign && l.holdUnqueued && pod.Labels[workload.QueueLabel] == "" && (workload.AsksGPU(pod) || l.claimsGPU(pod)):
 		return false, "GPU pods of jobs without a queue are held here: set the label " + workload.QueueLabel + " on the job"
 	case m == foreign:
 		return true, ""

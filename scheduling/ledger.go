@@ -114,6 +114,9 @@ type Ledger struct {
 	// holdUnqueued: GPU pods without a queue are not let in. It is set before
 	// the scheduler runs.
 	holdUnqueued bool
+	// claimsGPU says of a pod that it may get GPUs by what it claims. It is called under
+	// the scheduling queue's lock.
+	claimsGPU func(*corev1.Pod) bool
 }
 
 // Effects is what the Ledger asks of the world. The calls must not block and
@@ -175,6 +178,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		minRuntimes: map[types.NamespacedName]*time.Duration{},
 		reclaimable: func(types.UID) bool { return false },
 		sees:        func(placement.Gang) {},
+		claimsGPU:   func(*corev1.Pod) bool { return false },
 		heardNodes:  newHeard(), heardNamespaces: newHeard(),
 	}
 }

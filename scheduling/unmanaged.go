@@ -34,17 +34,21 @@ func (j *Jobs) countUnmanaged() {
 	}
 	var onNodes []*corev1.Pod
 	for _, pod := range pods {
-		if pod.Spec.NodeName != "" && workload.AsksGPU(pod) {
+		if pod.Spec.NodeName != "" && (workload.AsksGPU(pod) || j.renderer.ClaimsGPU(pod)) {
 			onNodes = append(onNodes, pod)
 		}
 	}
-	gpus := map[unmanagedIn]int64{}
+	gpus, claiming := map[unmanagedIn]int64{}, map[unmanagedIn][]*corev1.Pod{}
 	for pod, why := range j.ledger.uncharged(onNodes) {
 		at := unmanagedIn{pod.Namespace, why}
 		if why == noQueue && !j.served.Has(pod.Spec.SchedulerName) {
 			at.reason = otherScheduler
 		}
 		gpus[at] += workload.GPUs(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+		claiming[at] = append(claiming[at], pod)
+	}
+	for at, pods := range claiming {
+		gpus[at] += j.renderer.ClaimedGPUs(pods)
 	}
 	for at, n := range gpus {
 		metrics.UnmanagedGPUs.WithLabelValues(at.namespace, at.reason).Set(float64(n))

@@ -47,8 +47,9 @@ const roleLength = 8
 
 // PodJob is the job that a pod makes up alone or with the others of its group.
 // ok is false for a pod that belongs to an owner object, and for one that
-// Muster has no business with: it has no queue and asks for no GPU. It reads
-// nothing but the pod, because it runs under the scheduling queue's lock.
+// Muster has no business with: it has no queue, asks for no GPU and claims nothing
+// that might be one. It reads nothing but the pod, because it runs under the
+// scheduling queue's lock.
 func PodJob(pod *corev1.Pod) (owner Owner, ok bool) {
 	if _, owned := ownedSlot(pod); owned {
 		return Owner{}, false
@@ -61,14 +62,15 @@ func PodJob(pod *corev1.Pod) (owner Owner, ok bool) {
 	switch {
 	case group != "":
 		return Owner{GroupVersionKind: gvk, NamespacedName: key, UID: groupUID(gvk, key)}, true
-	case pod.Labels[QueueLabel] != "", AsksGPU(pod):
+	case pod.Labels[QueueLabel] != "", AsksGPU(pod), len(pod.Spec.ResourceClaims) > 0:
 		key.Name = pod.Name
 		return Owner{GroupVersionKind: podGVK, NamespacedName: key, UID: pod.UID}, true
 	}
 	return Owner{}, false
 }
 
-// AsksGPU says that a container of the pod asks for a GPU.
+// AsksGPU says that a container of the pod asks for a GPU. What the pod claims does
+// not count.
 func AsksGPU(pod *corev1.Pod) bool {
 	asks := func(c corev1.Container) bool {
 		for name := range c.Resources.Requests {
@@ -123,6 +125,11 @@ func SameSize(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 	return equality.Semantic.DeepEqual(Requests(&corev1.PodTemplateSpec{Spec: pod.Spec}), Requests(template))
 }
 
+// asksGPU says that the pod asks for a GPU in any way.
+func (o Options) asksGPU(pod *corev1.Pod) bool {
+	return AsksGPU(pod) || (len(pod.Spec.ResourceClaims) > 0 && o.ClaimsGPU != nil && o.ClaimsGPU(pod))
+}
+
 // queueOfPods is the queue of pods without an owner that Muster manages: the
 // one that they name, else by the mode for those that name none. No queue and
 // no reason means that they are not managed.
@@ -132,7 +139,7 @@ func (o Options) queueOfPods(ctx context.Context, r client.Reader, namespace str
 			return queue, nil, nil
 		}
 	}
-	if !slices.ContainsFunc(pods, AsksGPU) || !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return o.SchedulerNames.Has(p.Spec.SchedulerName) }) {
+	if !slices.ContainsFunc(pods, o.asksGPU) || !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return o.SchedulerNames.Has(p.Spec.SchedulerName) }) {
 		return "", nil, nil
 	}
 	switch o.Unqueued {

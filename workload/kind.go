@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,6 +57,9 @@ type Options struct {
 	SchedulerNames sets.Set[string]
 	// Unqueued says what happens to GPU pods without a queue.
 	Unqueued Unqueued
+	// ClaimsGPU says that a pod may get GPUs by what it claims (dynamic resource
+	// allocation). Nil: no pod does. It must not wait for the API server.
+	ClaimsGPU func(*corev1.Pod) bool
 }
 
 // Kinds are the kinds of owners that Muster manages.

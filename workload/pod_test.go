@@ -72,7 +72,14 @@ func volcanoPod(name, annotation, minMember string, change ...func(*corev1.Pod))
 }
 
 func options(mode Unqueued) Options {
-	return Options{SchedulerNames: sets.New("muster"), Unqueued: mode}
+	return Options{SchedulerNames: sets.New("muster"), Unqueued: mode, ClaimsGPU: func(p *corev1.Pod) bool { return p.Spec.ResourceClaims[0].Name == "gpus" }}
+}
+
+// claiming has a pod claim devices.
+func claiming(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: name, ResourceClaimTemplateName: &name}}
+	}
 }
 
 func TestPodJob(t *testing.T) {
@@ -82,6 +89,7 @@ func TestPodJob(t *testing.T) {
 	}{
 		"a pod with a queue is a job of its own":                       {alonePod("p", "0", labelled(QueueLabel, "q")), "Pod team/p uid-p"},
 		"a pod with GPUs is, too":                                      {alonePod("p", "1"), "Pod team/p uid-p"},
+		"as may be one that claims devices":                            {alonePod("p", "0", claiming("nic")), "Pod team/p uid-p"},
 		"a pod with neither is none of ours":                           {alonePod("p", "0"), ""},
 		"a pod of Kueue's groups belongs to its group":                 {member("p", "1", 2), "PodGroup team/g kueue.x-k8s.io/team/g"},
 		"a pod of a PodGroup belongs to it":                            {alonePod("p", "0", labelled(PodGroupLabel, "g")), "PodGroup team/g scheduling.x-k8s.io/team/g"},
@@ -154,6 +162,9 @@ func TestPodRead(t *testing.T) {
 			reading{true, true, "q", "1x4 ", "", reason.ForeignScheduler}},
 		"a GPU pod without a queue goes to the namespace's default queue": {
 			alonePod("p", "4"), UnqueuedDefault, []client.Object{defaultQueue}, reading{true, true, "default", "1x4 ", "", ""}},
+		"so does one that claims GPUs": {
+			alonePod("p", "0", claiming("gpus")), UnqueuedDefault, []client.Object{defaultQueue}, reading{true, true, "default", "1x0 ", "", ""}},
+		"one that claims other devices runs":                {alonePod("p", "0", claiming("nic")), UnqueuedDefault, []client.Object{defaultQueue}, reading{}},
 		"and runs where there is none":                      {alonePod("p", "4"), UnqueuedDefault, nil, reading{}},
 		"and runs by configuration":                         {alonePod("p", "4"), UnqueuedRun, []client.Object{defaultQueue}, reading{}},
 		"and is held by configuration":                      {alonePod("p", "4"), UnqueuedHold, nil, reading{true, true, "", "1x4 ", "", reason.NoQueue}},

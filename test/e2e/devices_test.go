@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,8 @@ func TestDevices(t *testing.T) {
 		{"a Job whose pods claim GPUs is over quota by what they claim", claimedOverQuota},
 		{"a Job whose GPUs are devices behind nvidia.com/gpu is charged for them and runs whole", behindResource},
 		{"pods get GPUs that share PCIe roots, and break no pair that they need not", closeDevices},
+		{"a pod that claims GPUs and names no queue goes to the default one", claimedDefault},
+		{"a pod that claims GPUs runs without a queue where there is no default one", claimedUnqueued},
 		{"a killed scheduler charges claimed GPUs once, and gives none of them away", claimedSchedulerKilled},
 	})
 }
@@ -183,6 +186,30 @@ func closeDevices(t *testing.T, tm batchTeam) {
 	if diff := cmp.Diff([][]int{{0}, {2, 3}, {4, 5, 6, 7}, {1}}, got); diff != "" {
 		t.Errorf("GPUs of one pod after the other (-want +got):\n%s", diff)
 	}
+}
+
+func claimedDefault(t *testing.T, tm batchTeam) {
+	tm.queueUp(t, "default", 8)
+	pod := tm.alone("pod", 0, nil, nil)
+	pod.Spec.SchedulerName = "muster"
+	claiming(&pod.Spec, tm.claimTemplate(t, 8))
+	tm.make(t, pod)
+	tm.started(t, pod)
+	tm.usage(t, "default", 8, 1, 0)
+}
+
+func claimedUnqueued(t *testing.T, tm batchTeam) {
+	pod := tm.alone("pod", 0, nil, nil)
+	pod.Spec.SchedulerName = "muster"
+	claiming(&pod.Spec, tm.claimTemplate(t, 8))
+	tm.make(t, pod)
+	tm.started(t, pod)
+	eventually(t, "its GPUs to be told as unmanaged", func(context.Context) error {
+		if want := fmt.Sprintf("muster_unmanaged_gpus{namespace=%q,reason=\"no-queue\"} 8", tm.namespace); !strings.Contains(tm.metrics(t), want) {
+			return fmt.Errorf("there is no %s", want)
+		}
+		return nil
+	})
 }
 
 func claimedSchedulerKilled(t *testing.T, tm batchTeam) {

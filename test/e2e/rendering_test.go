@@ -142,9 +142,8 @@ var unverified = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 }
 
-// rendered is how many templates the scheduler says it has rendered so; empty
-// if none.
-func (tm team) rendered(t *testing.T, how string) string {
+// metrics are those of the scheduler.
+func (tm team) metrics(t *testing.T) string {
 	t.Helper()
 	config, err := tm.RESTConfig()
 	if err != nil {
@@ -174,11 +173,18 @@ func (tm team) rendered(t *testing.T, how string) string {
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("reading the metrics: %s (%v)", response.Status, err)
 	}
-	found := regexp.MustCompile(`muster_render_total\{how="` + how + `"\} (\S+)`).FindSubmatch(text)
+	return string(text)
+}
+
+// rendered is how many templates the scheduler says it has rendered so; empty
+// if none.
+func (tm team) rendered(t *testing.T, how string) string {
+	t.Helper()
+	found := regexp.MustCompile(`muster_render_total\{how="` + how + `"\} (\S+)`).FindStringSubmatch(tm.metrics(t))
 	if found == nil {
 		return ""
 	}
-	return string(found[1])
+	return found[1]
 }
 
 // neverSays fails the test if a TrainJob has an event of that reason.
