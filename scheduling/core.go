@@ -122,6 +122,10 @@ func (c *Core) Mix() *placement.Mix { return c.cycle.planner.Mix() }
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
 	c.jobs.recorder, c.jobs.pods, c.jobs.nodes = recorder, f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
 	c.jobs.podsSeen = f.Core().V1().Pods().Informer().LastSyncResourceVersion
+	var err error
+	if c.jobs.groupPods, err = watchGroupPods(f.Core().V1().Pods().Informer()); err != nil {
+		return err
+	}
 	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +19,7 @@ import (
 )
 
 // groupStatusEvery is the shortest time between two looks at the status of one
-// PodGroup: its pods are listed from the API for it.
+// PodGroup: its pods mostly change together.
 const groupStatusEvery = time.Second
 
 // watchGroups hears in the scheduler's own informers of the pods of PodGroups, and
@@ -30,7 +32,7 @@ func (j *Jobs) watchGroups(f informers.SharedInformerFactory) error {
 	}
 	changed := func(namespace string, template *corev1.PodTemplateSpec) {
 		if group, ok := workload.NamedGroup(namespace, template); ok {
-			j.groupChanged(group)
+			j.sizeChanged(group)
 		}
 	}
 	_, err = f.Apps().V1().ReplicaSets().Informer().AddEventHandler(handler(func(old, o *appsv1.ReplicaSet) {
@@ -52,9 +54,38 @@ func (j *Jobs) watchGroups(f informers.SharedInformerFactory) error {
 	return nil
 }
 
-// groupChanged takes in a change of a PodGroup object, or of how many pods a
-// controller of the group is to have.
-func (j *Jobs) groupChanged(group workload.Owner) {
+// groupSources are the PodGroup objects of both APIs. What only their status says has
+// no group read again.
+func (j *Jobs) groupSources() []source {
+	group := &unstructured.Unstructured{}
+	group.SetGroupVersionKind(workload.PodGroupGVK)
+	seen := func(old, o *unstructured.Unstructured) {
+		owner := workload.GroupOwner(workload.PodGroupGVK, client.ObjectKeyFromObject(o))
+		if old == nil || marksDiffer(old, o) || !equality.Semantic.DeepEqual(old.Object["spec"], o.Object["spec"]) {
+			j.ledger.groupChanged(owner)
+		}
+		j.groups.AddAfter(owner.NamespacedName, groupStatusEvery)
+	}
+	native := func(old, o *schedulingv1beta1.PodGroup) {
+		if old == nil || marksDiffer(old, o) || !equality.Semantic.DeepEqual(old.Spec, o.Spec) {
+			j.ledger.groupChanged(workload.GroupOwner(workload.NativePodGroupGVK, client.ObjectKeyFromObject(o)))
+		}
+	}
+	return []source{
+		{workload.PodGroupGVK, group, handler(seen, func(o *unstructured.Unstructured) { seen(nil, o) }), notNeeded},
+		{workload.NativePodGroupGVK, &schedulingv1beta1.PodGroup{}, handler(native, func(o *schedulingv1beta1.PodGroup) { native(nil, o) }), notNeeded},
+	}
+}
+
+// marksDiffer says that two versions of an object differ in what is read of its
+// metadata.
+func marksDiffer(a, b client.Object) bool {
+	return a.GetUID() != b.GetUID() || !maps.Equal(a.GetLabels(), b.GetLabels())
+}
+
+// sizeChanged takes in that a controller of a group is to have another number of
+// pods.
+func (j *Jobs) sizeChanged(group workload.Owner) {
 	j.ledger.groupChanged(group)
 	if group.GroupVersionKind == workload.PodGroupGVK {
 		j.groups.AddAfter(group.NamespacedName, groupStatusEvery)
@@ -81,30 +112,39 @@ func countsOtherwise(old, pod *corev1.Pod) bool {
 		old.Labels[workload.PodGroupLabel] != pod.Labels[workload.PodGroupLabel]
 }
 
+// groupSaid is what was written last as the status of a PodGroup.
+type groupSaid struct {
+	status map[string]any
+	// version is the resource version that the object got by it.
+	version string
+}
+
 // writeGroupStatus keeps the status of a PodGroup of scheduling.x-k8s.io true to
 // its pods. What was written once is not written again before its pods have changed:
 // the controller of the API may run too, and say something else.
 func (j *Jobs) writeGroupStatus(ctx context.Context, key types.NamespacedName) error {
-	have, want, err := workload.PodGroupStatus(ctx, podsAsSeen{j.client, j.podsSeen}, workload.Options{SchedulerNames: j.served}, key, j.clock.Now())
+	have, want, err := workload.PodGroupStatus(ctx, j.groupReader(), workload.Options{SchedulerNames: j.served}, key, j.clock.Now())
 	if err != nil {
 		return err
 	}
 	if have == nil {
 		delete(j.groupsSaid, key)
 	}
-	if want == nil {
+	said := j.groupsSaid[key]
+	if want == nil || olderVersion(have.GetResourceVersion(), said.version) {
+		// What was written last is still to be heard of; then it is looked at again.
 		return nil
 	}
-	said, _, _ := unstructured.NestedMap(want.Object, "status")
+	status, _, _ := unstructured.NestedMap(want.Object, "status")
 	// That is when it was said.
-	delete(said, "scheduleStartTime")
-	if equality.Semantic.DeepEqual(j.groupsSaid[key], said) {
+	delete(status, "scheduleStartTime")
+	if equality.Semantic.DeepEqual(said.status, status) {
 		return nil
 	}
 	// Where the definition has no status of its own, there is nothing to keep.
 	if err := j.client.Status().Patch(ctx, want, client.MergeFrom(have)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
 	}
-	put(&j.groupsSaid, key, said)
+	put(&j.groupsSaid, key, groupSaid{status, want.GetResourceVersion()})
 	return nil
 }

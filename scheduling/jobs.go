@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -48,8 +47,10 @@ type Jobs struct {
 	// is the resource version up to which the informer of pods has seen them.
 	pods     corelisters.PodLister
 	podsSeen func() string
-	nodes    corelisters.NodeLister
-	served   sets.Set[string]
+	// groupPods are those of its pods that belong to groups.
+	groupPods *groupPods
+	nodes     corelisters.NodeLister
+	served    sets.Set[string]
 
 	// watched are the kinds that the Ledger learns from; the process that
 	// leads has heard all of them as of its beginning.
@@ -69,7 +70,7 @@ type Jobs struct {
 	// groups are the PodGroups whose status is to be looked at, groupsSaid what was
 	// written there last; only the worker of groups looks at that.
 	groups     workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	groupsSaid map[types.NamespacedName]map[string]any
+	groupsSaid map[types.NamespacedName]groupSaid
 }
 
 // Timing is how long things may take.
@@ -165,16 +166,16 @@ func drain[T comparable](ctx context.Context, q workqueue.TypedRateLimitingInter
 // current is an owner as the API has it now.
 func (j *Jobs) current(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
 	if a, ok := kind.(workload.Assembler); ok {
-		return a.Assemble(ctx, memberReader{j.client, j.pods}, key)
+		return a.Assemble(ctx, memberReader{Reader: j.client, pods: j.pods}, key)
 	}
 	return j.find(kind, func(obj client.Object) error { return j.client.Get(ctx, key, obj) })
 }
 
 // cached is an owner as the cache has it. Pods are not in it: all of them would
-// be in memory twice. Those of a group are listed as new as they were seen.
+// be in memory twice. Those of a group are the scheduler's own, where these are all.
 func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.NamespacedName) (client.Object, error) {
 	if a, ok := kind.(workload.Assembler); ok {
-		return a.Assemble(ctx, memberReader{podsAsSeen{j.client, j.podsSeen}, j.pods}, key)
+		return a.Assemble(ctx, j.groupReader(), key)
 	}
 	if _, ok := kind.New().(*corev1.Pod); ok {
 		return j.current(ctx, kind, key)
@@ -182,25 +183,9 @@ func (j *Jobs) cached(ctx context.Context, kind workload.Kind, key types.Namespa
 	return j.find(kind, func(obj client.Object) error { return j.reader.Get(ctx, key, obj) })
 }
 
-// podsAsSeen lists pods from the API server's memory, at least as new as what seen
-// says, the resource version up to which an informer has seen them. For a list of
-// the very newest etcd is asked, which takes long under load, and a group is
-// listed several times while it starts.
-type podsAsSeen struct {
-	client.Reader
-	seen func() string
-}
-
-// List implements client.Reader.
-func (r podsAsSeen) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if _, pods := list.(*corev1.PodList); pods {
-		if version := r.seen(); version != "" {
-			opts = append(opts, &client.ListOptions{Raw: &metav1.ListOptions{
-				ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-			}})
-		}
-	}
-	return r.Reader.List(ctx, list, opts...)
+// groupReader reads what groups are made of as new as it was heard of.
+func (j *Jobs) groupReader() memberReader {
+	return memberReader{asSeen{Reader: j.client, seen: j.podsSeen, cache: j.reader, api: j.api}, j.pods, j.groupPods}
 }
 
 // note records an event on the job's owner, or on the first pods of a group,

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,29 +20,51 @@ type memberReader struct {
 	client.Reader
 	// pods are the scheduler's own, which have not ended.
 	pods corelisters.PodLister
+	// known are the groups that may be read from memory; nil has the API asked always.
+	known *groupPods
 }
 
-// List implements client.Reader. Pods that are asked for by MemberField
+// List implements client.Reader. Pods that are asked for by MemberField and no label
 // are those that the scheduler's informer has, and from the API those that have
 // succeeded; pods that have failed are not among them.
 func (r memberReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
-	group, asked := "", false
-	if o.FieldSelector != nil {
-		group, asked = o.FieldSelector.RequiresExactMatch(workload.MemberField)
-	}
+	keys := keysAsked(&o)
 	pods, ok := list.(*corev1.PodList)
-	if !asked || !ok {
+	if len(keys) == 0 || !ok {
 		return r.Reader.List(ctx, list, opts...)
 	}
-	live, err := r.pods.Pods(o.Namespace).List(labels.Everything())
+	if all, whole := r.known.all(keys[0]); whole {
+		for _, pod := range all {
+			pods.Items = append(pods.Items, *pod)
+		}
+		return nil
+	}
+	answer := r.known.ask(keys)
+	if o.LabelSelector == nil || o.LabelSelector.Empty() {
+		return r.listMembers(ctx, pods, o.Namespace, keys[0], answer)
+	}
+	// The API server knows the label.
+	o.FieldSelector = nil
+	if err := r.Reader.List(ctx, pods, &o); err != nil {
+		return err
+	}
+	answer(slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	}))
+	return nil
+}
+
+// listMembers lists the pods of a group that is named by no label.
+func (r memberReader) listMembers(ctx context.Context, pods *corev1.PodList, namespace, group string, answer func(ended bool)) error {
+	live, err := r.pods.Pods(namespace).List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
 	// It is asked second, so that one that ends meanwhile is not missed.
 	over := &corev1.PodList{}
-	if err := r.Reader.List(ctx, over, client.InNamespace(o.Namespace), client.MatchingFields{"status.phase": string(corev1.PodSucceeded)}); err != nil {
+	if err := r.Reader.List(ctx, over, client.InNamespace(namespace), client.MatchingFields{"status.phase": string(corev1.PodSucceeded)}); err != nil {
 		return fmt.Errorf("listing pods that have succeeded: %w", err)
 	}
 	ended := map[types.UID]bool{}
@@ -56,6 +79,7 @@ func (r memberReader) List(ctx context.Context, list client.ObjectList, opts ...
 			pods.Items = append(pods.Items, *pod)
 		}
 	}
+	answer(len(ended) > 0)
 	return nil
 }
 

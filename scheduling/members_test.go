@@ -43,7 +43,7 @@ func TestMembersOfAGroupWithoutALabelAreTheLiveOnesAndThoseThatHaveSucceeded(t *
 		pod("team", "ends", "g", corev1.PodSucceeded), pod("team", "over", "g", corev1.PodSucceeded),
 		pod("team", "failed", "g", corev1.PodFailed), pod("team", "another-over", "h", corev1.PodSucceeded), pod("other", "over", "g", corev1.PodSucceeded),
 	).Build()
-	r := memberReader{c, corelisters.NewPodLister(indexer)}
+	r := memberReader{Reader: c, pods: corelisters.NewPodLister(indexer)}
 	names := func(opts ...client.ListOption) []string {
 		t.Helper()
 		var list corev1.PodList

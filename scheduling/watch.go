@@ -130,14 +130,7 @@ func (j *Jobs) sources(ctx context.Context) []source {
 		changed := func(*metav1.PartialObjectMetadata) { l.syncBlocked() }
 		out = append(out, source{gvk, runtime, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed), notNeeded})
 	}
-	for _, gvk := range []schema.GroupVersionKind{workload.PodGroupGVK, workload.NativePodGroupGVK} {
-		group := &metav1.PartialObjectMetadata{}
-		group.SetGroupVersionKind(gvk)
-		changed := func(o *metav1.PartialObjectMetadata) {
-			j.groupChanged(workload.GroupOwner(gvk, client.ObjectKeyFromObject(o)))
-		}
-		out = append(out, source{gvk, group, handler(func(_, o *metav1.PartialObjectMetadata) { changed(o) }, changed), notNeeded})
-	}
+	out = append(out, j.groupSources()...)
 	replicas := &metav1.PartialObjectMetadata{}
 	replicas.SetGroupVersionKind(workload.ReplicaGVK)
 	replicasChanged := func(o *metav1.PartialObjectMetadata) { l.replicasChanged(client.ObjectKeyFromObject(o)) }

@@ -105,7 +105,7 @@ func ReplicaOfSet(uid types.UID, set types.NamespacedName) (Owner, bool) {
 
 // Assemble implements Assembler: the replica as r has it now. It is there as
 // long as it has pods, or its LeaderWorkerSet has so many replicas. r must know
-// pods, and LeaderWorkerSets as unstructured.
+// pods by MemberField, and LeaderWorkerSets as unstructured.
 func (replicaKind) Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Group: ReplicaGVK.Group, Resource: "leaderworkersets"}, key.Name)
 	at := strings.LastIndex(key.Name, "-")
@@ -121,7 +121,7 @@ func (replicaKind) Assemble(ctx context.Context, r client.Reader, key types.Name
 	g.Namespace, g.Name, g.UID = key.Namespace, key.Name, groupUID(ReplicaGVK, key)
 	var list corev1.PodList
 	labels := client.MatchingLabels{lwsNameLabel: name, lwsIndexLabel: number}
-	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), labels); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), memberOf(ReplicaGVK, key), labels); err != nil {
 		return nil, fmt.Errorf("listing the pods of replica %s: %w", key, err)
 	}
 	for i := range list.Items {

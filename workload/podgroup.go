@@ -34,9 +34,9 @@ const (
 	VolcanoGroupAnnotation     = "scheduling.volcano.sh/group-name"
 	VolcanoOldGroupAnnotation  = "scheduling.k8s.io/group-name"
 	VolcanoMinMemberAnnotation = "scheduling.volcano.sh/group-min-member"
-	// MemberField stands for the UID of the group that a pod belongs to by
-	// something which the API server selects no pods by: who lists pods by this
-	// field asks a reader that can.
+	// MemberField stands for the UID of the group that a pod belongs to, as PodJob
+	// says, by which the API server selects no pods: who lists pods by this field
+	// asks a reader that can. A label by which it can select them is named beside it.
 	MemberField = "group"
 	// AloneAnnotation marks a pod of a PodGroup of scheduling.k8s.io whose pods do
 	// not start together; it is a job of its own.
@@ -98,13 +98,12 @@ func groupUID(gvk schema.GroupVersionKind, key types.NamespacedName) types.UID {
 	return types.UID(gvk.Group + "/" + key.Namespace + "/" + key.Name)
 }
 
-// Assemble implements Assembler: the group as r has it now. r must know pods,
-// those of groups without a label by MemberField, ReplicaSets, StatefulSets and
-// Kubernetes' PodGroups, and PodGroups of scheduling.x-k8s.io and the v1 Training
-// Operator's jobs as unstructured.
+// Assemble implements Assembler: the group as r has it now. r must know pods
+// by MemberField, ReplicaSets, StatefulSets and Kubernetes' PodGroups, and PodGroups
+// of scheduling.x-k8s.io and the v1 Training Operator's jobs as unstructured.
 func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.NamespacedName) (client.Object, error) {
 	var list corev1.PodList
-	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), k.members(key)); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), memberOf(k.gvk, key), k.labelled(key)); err != nil {
 		return nil, fmt.Errorf("listing the pods of group %s: %w", key, err)
 	}
 	g := &PodGroup{}
@@ -132,10 +131,15 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 	return g, nil
 }
 
-// members selects the pods that name the group.
-func (k podGroupKind) members(group types.NamespacedName) client.ListOption {
+// memberOf selects the pods of a group.
+func memberOf(gvk schema.GroupVersionKind, group types.NamespacedName) client.ListOption {
+	return client.MatchingFields{MemberField: string(groupUID(gvk, group))}
+}
+
+// labelled selects the pods whose label names the group, where one does.
+func (k podGroupKind) labelled(group types.NamespacedName) client.MatchingLabels {
 	if k.label == "" {
-		return client.MatchingFields{MemberField: string(groupUID(k.gvk, group))}
+		return nil
 	}
 	return client.MatchingLabels{k.label: group.Name}
 }
