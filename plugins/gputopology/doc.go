@@ -4,7 +4,8 @@
 // nodes with GPUs.
 //
 // With the islands of nodes enforced by annotation it chooses the GPUs of every pod
-// when it is reserved, those of jobs too, and writes them on it when it is bound.
+// when it is reserved, those of jobs too, and writes them on it when it is bound. It binds
+// all pods, some at a time.
 //
 // It refuses no node, and ranks none for pods of jobs, whose nodes are planned. Of more than a hundred nodes the scheduler looks only at a part for
 // each pod, and the plugin ranks those. Start from Plugin.

@@ -33,22 +33,19 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 	}
 }
 
-// Bind binds a pod on which there is something to write, in the same request. Other
-// pods are the next plugin's.
+// Bind binds a pod, and writes its GPUs on it in the same request where they are
+// chosen.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	islands := p.mix.Islands()
-	if islands == nil {
-		return fwk.NewStatus(fwk.Skip)
-	}
-	object, err := p.handle.SharedInformerFactory().Core().V1().Nodes().Lister().Get(node)
+	annotations, err := p.annotations(ctx, pod, node)
 	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("reading node %s: %w", node, err))
+		return fwk.AsStatus(err)
 	}
-	annotations := islands.Annotations(pod, object)
-	if annotations == nil {
-		return fwk.NewStatus(fwk.Skip)
+	select {
+	case p.binding <- struct{}{}:
+		defer func() { <-p.binding }()
+	case <-ctx.Done():
+		return fwk.AsStatus(context.Cause(ctx))
 	}
-	klog.FromContext(ctx).V(3).Info("Binding a pod with its GPUs", "pod", klog.KObj(pod), "node", node, "annotations", annotations)
 	binding := &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
@@ -57,4 +54,22 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node s
 		return fwk.AsStatus(err)
 	}
 	return nil
+}
+
+// annotations are what is written on a pod that is bound; nil where the node chooses
+// its GPUs.
+func (p *Plugin) annotations(ctx context.Context, pod *v1.Pod, node string) (map[string]string, error) {
+	islands := p.mix.Islands()
+	if islands == nil {
+		return nil, nil
+	}
+	object, err := p.handle.SharedInformerFactory().Core().V1().Nodes().Lister().Get(node)
+	if err != nil {
+		return nil, fmt.Errorf("reading node %s: %w", node, err)
+	}
+	annotations := islands.Annotations(pod, object)
+	if annotations != nil {
+		klog.FromContext(ctx).V(3).Info("Binding a pod with its GPUs", "pod", klog.KObj(pod), "node", node, "annotations", annotations)
+	}
+	return annotations, nil
 }

@@ -1,20 +1,28 @@
 package gputopology
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -162,5 +170,71 @@ func TestNodesThatChooseAreToldNothing(t *testing.T) {
 	bind()
 	if diff := cmp.Diff([]string{"one n"}, b.bound); diff != "" {
 		t.Errorf("bindings (-want +got):\n%s", diff)
+	}
+}
+
+// answering is an API server.
+type answering func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// TestBindingsAreSentAFewAtATime by all profiles together, and one that waits for the
+// others is given up with its context.
+func TestBindingsAreSentAFewAtATime(t *testing.T) {
+	sent, answer := make(chan string, 2*bindings), make(chan struct{})
+	client, err := kubernetes.NewForConfig(&rest.Config{QPS: -1, Transport: answering(func(r *http.Request) (*http.Response, error) {
+		sent <- r.URL.Path
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		created := io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+		return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}}, Body: created}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := Factory(nil, placement.NewPlanner(gpu.Is).Mix())
+	var profiles [2]fwk.BindPlugin
+	for i := range profiles {
+		handle, err := frameworkruntime.NewFramework(t.Context(), nil, nil, frameworkruntime.WithClientSet(client))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := factory(t.Context(), nil, handle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		profiles[i] = p.(fwk.BindPlugin)
+	}
+	bind := func(ctx context.Context, i int) *fwk.Status {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("pod-%d", i)}}
+		return profiles[i%2].Bind(ctx, nil, pod, "node-0")
+	}
+	results := make(chan *fwk.Status, bindings)
+	for i := range bindings {
+		go func() { results <- bind(t.Context(), i) }()
+	}
+	for range bindings {
+		<-sent
+	}
+	ending, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	if status := bind(ending, bindings); status.IsSuccess() {
+		t.Error("a pod is bound after its context")
+	}
+	if len(sent) > 0 {
+		t.Errorf("%s is sent while %d others are", <-sent, bindings)
+	}
+	close(answer)
+	for range bindings {
+		if status := <-results; !status.IsSuccess() {
+			t.Errorf("a pod is not bound: %v", status)
+		}
+	}
+	if status := bind(t.Context(), 0); !status.IsSuccess() {
+		t.Errorf("a pod is not bound when the others are: %v", status)
 	}
 }

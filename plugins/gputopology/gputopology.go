@@ -33,6 +33,8 @@ type Plugin struct {
 	handle fwk.Handle
 	slots  Slots
 	mix    *placement.Mix
+	// binding has room for as many bindings as are sent at a time.
+	binding chan struct{}
 }
 
 var _ fwk.PreScorePlugin = &Plugin{}
@@ -43,11 +45,18 @@ var _ fwk.BindPlugin = &Plugin{}
 var _ fwk.PostBindPlugin = &Plugin{}
 var _ fwk.SignPlugin = &Plugin{}
 
-// Factory returns the plugin's constructor. All profiles share slots, and the mix
-// that gangs are planned with.
+// bindings is how many bindings are sent at a time: a thousand in a second, where each
+// takes 30 ms. A scheduler finds nodes faster than that, and an API server that is sent
+// all at once refuses some, which then come a second or more after the rest of their
+// gang.
+const bindings = 32
+
+// Factory returns the plugin's constructor. All profiles share slots, the mix
+// that gangs are planned with, and how many bindings are sent at a time.
 func Factory(slots Slots, mix *placement.Mix) frameworkruntime.PluginFactory {
+	binding := make(chan struct{}, bindings)
 	return func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		return &Plugin{handle: handle, slots: slots, mix: mix}, nil
+		return &Plugin{handle: handle, slots: slots, mix: mix, binding: binding}, nil
 	}
 }
 
