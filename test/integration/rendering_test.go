@@ -1,10 +1,8 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"testing"
 	"time"
@@ -17,8 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -29,7 +25,6 @@ import (
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 	"github.com/muster-gpu/muster/internal/invariants"
 	"github.com/muster-gpu/muster/internal/testcluster"
-	"github.com/muster-gpu/muster/manifests"
 	"github.com/muster-gpu/muster/rendering"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -382,17 +377,7 @@ func asScheduler(t *testing.T, c *testcluster.Cluster) (kubeconfig string, as cl
 // scheduler a pod and allows it a dry run.
 func fence(t *testing.T, c *testcluster.Cluster, scheduler client.Client) {
 	t.Helper()
-	content, err := manifests.FS.ReadFile("base/rendering/policy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, object := range manifest(t, "base/rendering/policy.yaml") {
 		c.Create(t, object)
 	}
 	testcluster.Eventually(t, "the scheduler to be denied a pod", func(ctx context.Context) error {
