@@ -59,11 +59,15 @@ func ReadExperiment(ctx context.Context, r client.Reader, kinds map[schema.Group
 	trial.SetName(obj.GetName() + "-trial-of-" + string(obj.GetUID()))
 	trial.SetUID(obj.GetUID())
 	if trial.GetLabels()[QueueLabel] == "" {
+		queue, err := defaultQueueOf(ctx, r, obj.GetNamespace())
+		if err != nil {
+			return nil, err
+		}
 		labels := trial.GetLabels()
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[QueueLabel] = DefaultQueue
+		labels[QueueLabel] = queue
 		trial.SetLabels(labels)
 	}
 	owner := client.Object(trial.Unstructured)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -31,6 +33,7 @@ func TestTrialsOfAnExperimentAreReadFromItsTemplate(t *testing.T) {
 		"runtimeRef": map[string]any{"name": "torch"},
 		"trainer":    map[string]any{"numNodes": int64(2), "resourcesPerNode": map[string]any{"limits": map[string]any{"nvidia.com/gpu": "8"}}},
 	}}
+	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Annotations: map[string]string{DefaultQueueAnnotation: "own"}}}
 	type want struct {
 		Parallel int32
 		Queue    string
@@ -45,7 +48,7 @@ func TestTrialsOfAnExperimentAreReadFromItsTemplate(t *testing.T) {
 		{"a PyTorchJob, as many as told", newExperiment(pyTorch, with(int64(5), "spec", "parallelTrialCount")), &want{5, "main", 24}},
 		{"no more than there are in all", newExperiment(pyTorch, with(int64(5), "spec", "parallelTrialCount"), with(int64(2), "spec", "maxTrialCount")), &want{2, "main", 24}},
 		{"a TrainJob that says what its nodes take", newExperiment(train), &want{3, "main", 16}},
-		{"a trial without a queue goes to the default one", newExperiment(map[string]any{"apiVersion": "batch/v1", "kind": "Job", "spec": map[string]any{"template": rayPods("1")}}), &want{3, "default", 1}},
+		{"a trial without a queue goes to the namespace's default one", newExperiment(map[string]any{"apiVersion": "batch/v1", "kind": "Job", "spec": map[string]any{"template": rayPods("1")}}), &want{3, "own", 1}},
 		{"nothing of a TrainJob whose GPUs its runtime knows", newExperiment(map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": labels, "spec": map[string]any{}}), nil},
 		{"nothing of a kind that is not managed", newExperiment(map[string]any{"apiVersion": "tekton.dev/v1", "kind": "PipelineRun"}), nil},
 		{"nothing where a parameter stands for a number", newExperiment(map[string]any{"apiVersion": "batch/v1", "kind": "Job", "spec": map[string]any{"parallelism": "${trialParameters.n}", "template": rayPods("1")}}), nil},
@@ -58,7 +61,7 @@ func TestTrialsOfAnExperimentAreReadFromItsTemplate(t *testing.T) {
 				kinds[k.GroupVersionKind().GroupKind()] = k
 			}
 			before := tc.experiment.DeepCopy()
-			e, err := ReadExperiment(t.Context(), fakeClient(t), kinds, tc.experiment)
+			e, err := ReadExperiment(t.Context(), fakeClient(t, team), kinds, tc.experiment)
 			if err != nil {
 				t.Fatal(err)
 			}

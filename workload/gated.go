@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,8 +37,19 @@ const (
 	UnqueuedHold Unqueued = "hold"
 )
 
-// DefaultQueue is the LocalQueue for jobs that name none, as in Kueue.
+// DefaultQueue is the LocalQueue for jobs that name none, as in Kueue, in a namespace
+// that does not name another one in DefaultQueueAnnotation.
 const DefaultQueue = "default"
+
+// DefaultQueueAnnotation of a Namespace names the LocalQueue for its jobs that name
+// none.
+const DefaultQueueAnnotation = "muster.dev/default-queue"
+
+// DefaultQueueOf is the LocalQueue for jobs of a namespace that name none, which need
+// not exist.
+func DefaultQueueOf(namespace metav1.Object) string {
+	return cmp.Or(namespace.GetAnnotations()[DefaultQueueAnnotation], DefaultQueue)
+}
 
 // roleAnnotation is where Kueue notes the role of a pod that it manages.
 const roleAnnotation = "kueue.x-k8s.io/role-hash"
@@ -148,14 +160,27 @@ func (o Options) queueOfPods(ctx context.Context, r client.Reader, namespace str
 	case UnqueuedHold:
 		return "", reason.New(reason.NoQueue, "it asks for GPUs and names no queue; set the label %s", QueueLabel), nil
 	}
-	err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: DefaultQueue}, &kueue.LocalQueue{})
+	queue, err := defaultQueueOf(ctx, r, namespace)
+	if err != nil {
+		return "", nil, err
+	}
+	err = r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: queue}, &kueue.LocalQueue{})
 	switch {
 	case err == nil:
-		return DefaultQueue, nil, nil
+		return queue, nil, nil
 	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
 		return "", nil, nil
 	}
-	return "", nil, fmt.Errorf("reading LocalQueue %s/%s: %w", namespace, DefaultQueue, err)
+	return "", nil, fmt.Errorf("reading LocalQueue %s/%s: %w", namespace, queue, err)
+}
+
+// defaultQueueOf is DefaultQueueOf the namespace of that name.
+func defaultQueueOf(ctx context.Context, r client.Reader, name string) (string, error) {
+	namespace := &corev1.Namespace{}
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return DefaultQueueOf(namespace), nil
 }
 
 // evictPods asks the API to evict those of the pods that are on nodes, each of

@@ -143,6 +143,8 @@ func readingOf(job *Job, managed bool, no *reason.Reason) reading {
 
 func TestPodRead(t *testing.T) {
 	defaultQueue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: DefaultQueue}}
+	otherQueue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "q"}}
+	namesQ := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Annotations: map[string]string{DefaultQueueAnnotation: "q"}}}
 	for name, tc := range map[string]struct {
 		pod     *corev1.Pod
 		mode    Unqueued
@@ -165,6 +167,9 @@ func TestPodRead(t *testing.T) {
 		"so does one that claims GPUs": {
 			alonePod("p", "0", claiming("gpus")), UnqueuedDefault, []client.Object{defaultQueue}, reading{true, true, "default", "1x0 ", "", ""}},
 		"one that claims other devices runs":                {alonePod("p", "0", claiming("nic")), UnqueuedDefault, []client.Object{defaultQueue}, reading{}},
+		"or to the one that the namespace names": {
+			alonePod("p", "4"), UnqueuedDefault, []client.Object{namesQ, otherQueue, defaultQueue}, reading{true, true, "q", "1x4 ", "", ""}},
+		"and runs where that does not exist":                {alonePod("p", "4"), UnqueuedDefault, []client.Object{namesQ, defaultQueue}, reading{}},
 		"and runs where there is none":                      {alonePod("p", "4"), UnqueuedDefault, nil, reading{}},
 		"and runs by configuration":                         {alonePod("p", "4"), UnqueuedRun, []client.Object{defaultQueue}, reading{}},
 		"and is held by configuration":                      {alonePod("p", "4"), UnqueuedHold, nil, reading{true, true, "", "1x4 ", "", reason.NoQueue}},

@@ -8,8 +8,6 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/muster-gpu/muster/workload"
 )
 
 // NeedsOwner says whether the decision depends on the TrainJob that controls
@@ -26,10 +24,9 @@ type Surroundings struct {
 	// OwnerQueued says that the object is controlled by a TrainJob with a queue
 	// label. It matters where NeedsOwner says so.
 	OwnerQueued bool
-	// DefaultQueue says that jobs which name no queue go to the LocalQueue
-	// workload.DefaultQueue, and that the namespace has it. It matters where
-	// NeedsDefaultQueue says so.
-	DefaultQueue bool
+	// DefaultQueue is the LocalQueue of jobs that name none, which the namespace has;
+	// empty where it has none. It matters where NeedsDefaultQueue says so.
+	DefaultQueue string
 }
 
 // Decide returns the smallest JSON patch that makes a new object wait for its
@@ -60,9 +57,9 @@ func Decide(o *Object, around Surroundings) []jsonpatch.Operation {
 		return nil
 	}
 	var patch []jsonpatch.Operation
-	defaulted := around.DefaultQueue && NeedsDefaultQueue(o, around.SchedulerName)
+	defaulted := around.DefaultQueue != "" && NeedsDefaultQueue(o, around.SchedulerName)
 	if defaulted {
-		patch = append(patch, o.label(QueueLabel, workload.DefaultQueue))
+		patch = append(patch, o.label(QueueLabel, around.DefaultQueue))
 	}
 	queued := o.Queue() != "" || defaulted
 	switch {

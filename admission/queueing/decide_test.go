@@ -296,7 +296,7 @@ func TestFieldsOfAnotherCaseAreNotTakenForTheRealOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if patch := Decide(object, Surroundings{SchedulerName: scheduler, DefaultQueue: true}); len(patch) != 0 {
+	if patch := Decide(object, Surroundings{SchedulerName: scheduler, DefaultQueue: "default"}); len(patch) != 0 {
 		t.Errorf("patch %v would fail for want of its parent", patch)
 	}
 }
@@ -372,7 +372,7 @@ func TestPatchProperties(t *testing.T) {
 		around := Surroundings{
 			SchedulerName: scheduler,
 			OwnerQueued:   rapid.Bool().Draw(t, "ownerQueued"),
-			DefaultQueue:  rapid.Bool().Draw(t, "defaultQueue"),
+			DefaultQueue:  rapid.SampledFrom([]string{"", "default", "other"}).Draw(t, "defaultQueue"),
 		}
 		raw, err := json.Marshal(before)
 		if err != nil {

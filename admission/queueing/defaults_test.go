@@ -85,7 +85,7 @@ func TestJobsThatNameNoQueueGoToTheDefaultOne(t *testing.T) {
 				t.Errorf("NeedsDefaultQueue = %v", got)
 			}
 			var got []string
-			for _, op := range Decide(object, Surroundings{SchedulerName: scheduler, DefaultQueue: true}) {
+			for _, op := range Decide(object, Surroundings{SchedulerName: scheduler, DefaultQueue: "default"}) {
 				got = append(got, op.Json())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

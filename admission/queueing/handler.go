@@ -20,8 +20,8 @@ const Path = "/mutate-queueing"
 type Options struct {
 	// SchedulerName is Muster's, and is stamped.
 	SchedulerName string
-	// DefaultQueue sends jobs that name no queue to the LocalQueue
-	// workload.DefaultQueue of their namespace, where there is one.
+	// DefaultQueue sends jobs that name no queue to the default LocalQueue of their
+	// namespace (workload.DefaultQueueOf), where there is one.
 	DefaultQueue bool
 	// Exempt are the namespaces in which objects are left as they are.
 	Exempt []string
@@ -84,7 +84,7 @@ func (h *Handler) Handle(ctx context.Context, req admission.Request) admission.R
 	}
 
 	if h.options.DefaultQueue && NeedsDefaultQueue(object, h.options.SchedulerName) {
-		if around.DefaultQueue, err = h.queues.defaultExists(ctx, req.Namespace); err != nil {
+		if around.DefaultQueue, err = h.queues.defaultOf(ctx, req.Namespace); err != nil {
 			// Labelled by mistake, the job would wait for a queue that does not
 			// exist. Not labelled by mistake, it runs as jobs without a queue do.
 			log.Error(err, "Could not look for the default queue; the job is left as it is")

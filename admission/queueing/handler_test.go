@@ -41,6 +41,15 @@ func defaultQueue() *metav1.PartialObjectMetadata {
 	return queue
 }
 
+// namespace is that of the objects, with the default queue that it names, if any.
+func namespace(queue string) *metav1.PartialObjectMetadata {
+	in := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "nlp"}}
+	if queue != "" {
+		in.Annotations = map[string]string{"muster.dev/default-queue": queue}
+	}
+	return in
+}
+
 // cluster is a metadata client over objects; a non-nil err is what every read gets.
 func cluster(err error, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
 	scheme := metadatafake.NewTestScheme()
@@ -131,16 +140,22 @@ func TestHandle(t *testing.T) {
 			warnings: []string{"TrainJob nlp/llm could not be read, so the scheduler's name was not set; if it is queued, delete this JobSet to have it made again"},
 		},
 		"a TrainJob of no queue goes to the default one": {
-			request: create(TrainJob, freeTrainJob), reader: cluster(nil, defaultQueue()), changes: 2, reads: 1,
+			request: create(TrainJob, freeTrainJob), reader: cluster(nil, namespace(""), defaultQueue()), changes: 2, reads: 2,
+		},
+		"a TrainJob of no queue goes to the one that its namespace names": {
+			request: create(TrainJob, freeTrainJob), reader: cluster(nil, namespace("team-nlp"), localQueue()), changes: 2, reads: 2,
+		},
+		"a TrainJob of no queue is left where the one that its namespace names does not exist": {
+			request: create(TrainJob, freeTrainJob), reader: cluster(nil, namespace("team-vision"), localQueue(), defaultQueue()), reads: 2,
 		},
 		"a Job with GPUs and no queue goes to the default one": {
-			request: create(Job, jobOf(gpus("nvidia.com/gpu", `8`))), reader: cluster(nil, defaultQueue()), changes: 3, reads: 1,
+			request: create(Job, jobOf(gpus("nvidia.com/gpu", `8`))), reader: cluster(nil, namespace(""), defaultQueue()), changes: 3, reads: 2,
 		},
 		"a Job without GPUs is left without a look": {
 			request: create(Job, jobOf(`"containers":[{"name":"c"}]`)), reader: cluster(nil, defaultQueue()),
 		},
 		"a TrainJob of no queue is left where there is no default one": {
-			request: create(TrainJob, freeTrainJob), reader: cluster(nil, localQueue()), reads: 1,
+			request: create(TrainJob, freeTrainJob), reader: cluster(nil, namespace(""), localQueue()), reads: 2,
 		},
 		"a TrainJob of no queue is left if nobody can say whether there is a default one": {
 			request: create(TrainJob, freeTrainJob), reader: cluster(errors.New("etcd is slow")), reads: 1,
@@ -203,7 +218,7 @@ func TestHandle(t *testing.T) {
 
 func TestABurstOfJobsCostsOneLookAtTheirQueue(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Now())
-	reader := cluster(nil, localQueue(), defaultQueue())
+	reader := cluster(nil, namespace(""), localQueue(), defaultQueue())
 	h := NewHandler(reader, clock, Options{SchedulerName: scheduler, DefaultQueue: true})
 	looksAfter := func(what string, want int, objects ...string) {
 		t.Helper()
@@ -219,9 +234,9 @@ func TestABurstOfJobsCostsOneLookAtTheirQueue(t *testing.T) {
 		}
 	}
 	const queuedJob, freeJob = `{"metadata":{` + queued + `},"spec":{}}`, `{"metadata":{},"spec":{}}`
-	looksAfter("each of two queues is looked for once", 2, queuedJob, freeJob)
+	looksAfter("each of two queues is looked for once, and the namespace", 3, queuedJob, freeJob)
 	clock.Step(queueFreshness + time.Second)
-	looksAfter("and again later", 4, queuedJob, freeJob)
+	looksAfter("and again later", 6, queuedJob, freeJob)
 
 	if err := reader.Tracker().Delete(localQueues, "nlp", "team-nlp"); err != nil {
 		t.Fatal(err)
@@ -231,8 +246,8 @@ func TestABurstOfJobsCostsOneLookAtTheirQueue(t *testing.T) {
 		if got := h.Handle(t.Context(), create(TrainJob, queuedJob)); len(got.Warnings) != 1 {
 			t.Errorf("of a queue that is gone job %d hears %q", i, got.Warnings)
 		}
-		if n := len(reader.Actions()); n != 5+i {
-			t.Errorf("%d looks, want %d: that there is no queue is not believed", n, 5+i)
+		if n := len(reader.Actions()); n != 7+i {
+			t.Errorf("%d looks, want %d: that there is no queue is not believed", n, 7+i)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,8 @@ import (
 // lookupTimeout bounds the one read that a request may cost. It stays under
 // the API server's own timeout for the webhook (5 s) with room for the answer.
 const lookupTimeout = 2 * time.Second
+
+var namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
 
 var localQueues = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "localqueues"}
 
@@ -43,8 +46,9 @@ func ownerQueued(ctx context.Context, reader metadata.Interface, namespace strin
 	return job.Labels[QueueLabel] != "", nil
 }
 
-// queueFreshness is for how long a LocalQueue that was found is believed to exist:
-// jobs come in bursts. That one does not exist is never believed.
+// queueFreshness is for how long a LocalQueue that was found is believed to exist, and
+// a namespace to name it: jobs come in bursts. That a queue does not exist is never
+// believed.
 const queueFreshness = 5 * time.Second
 
 // queues looks for LocalQueues.
@@ -78,17 +82,38 @@ func (q *queues) missing(ctx context.Context, namespace, queue string) bool {
 	return isAbsent(q.find(ctx, types.NamespacedName{Namespace: namespace, Name: queue}))
 }
 
-// defaultExists says whether the namespace has the LocalQueue of jobs that
-// name none. A cluster without the queue's API has none.
-func (q *queues) defaultExists(ctx context.Context, namespace string) (bool, error) {
-	err := q.find(ctx, types.NamespacedName{Namespace: namespace, Name: workload.DefaultQueue})
+// defaultOf is the LocalQueue of the namespace's jobs that name none, empty if the
+// namespace does not have it. A cluster without the queue's API has none.
+func (q *queues) defaultOf(ctx context.Context, namespace string) (string, error) {
+	queue, err := q.namedDefault(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	err = q.find(ctx, types.NamespacedName{Namespace: namespace, Name: queue})
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, fmt.Errorf("reading LocalQueue %s/%s: %w", namespace, workload.DefaultQueue, err)
+		return "", fmt.Errorf("reading LocalQueue %s/%s: %w", namespace, queue, err)
 	}
-	return true, nil
+	return queue, nil
+}
+
+// namedDefault is workload.DefaultQueueOf the namespace, believed as long as a queue.
+func (q *queues) namedDefault(ctx context.Context, namespace string) (string, error) {
+	key := types.NamespacedName{Name: namespace}
+	if queue, found := q.found.Get(key); found {
+		return queue.(string), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	in, err := q.reader.Resource(namespaces).Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading namespace %s: %w", namespace, err)
+	}
+	queue := workload.DefaultQueueOf(in)
+	q.found.Set(key, queue, queueFreshness)
+	return queue, nil
 }
 
 // isAbsent tells "there is no such object" from the other 404, "there is no

@@ -25,7 +25,7 @@ func TestDecideOfRayAndOfWhatServes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind         schema.GroupKind
 		object       string
-		defaultQueue bool
+		defaultQueue string
 		want         []string
 	}{
 		"a RayCluster is suspended, and its templates are stamped": {
@@ -43,7 +43,7 @@ func TestDecideOfRayAndOfWhatServes(t *testing.T) {
 			kind: RayJob, object: `{"metadata":{` + queued + `},"spec":{"managedBy":"kueue.x-k8s.io/multikueue","rayClusterSpec":{` + rayClusterOf + `}}}`,
 		},
 		"a RayCluster with GPUs goes to the default queue": {
-			kind: RayCluster, defaultQueue: true, object: `{"metadata":{},"spec":{"workerGroupSpecs":[{"template":{"spec":{` + gpu + `}}}]}}`,
+			kind: RayCluster, defaultQueue: "default", object: `{"metadata":{},"spec":{"workerGroupSpecs":[{"template":{"spec":{` + gpu + `}}}]}}`,
 			want: []string{`{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"default"}}`, suspend, stamp("workerGroupSpecs/0/template")},
 		},
 		"a Deployment passes its queue and its priority on": {
@@ -60,7 +60,7 @@ func TestDecideOfRayAndOfWhatServes(t *testing.T) {
 		"a StatefulSet of a Notebook is left": {
 			kind: StatefulSet, object: `{"metadata":{` + queued + `,"ownerReferences":[{"apiVersion":"kubeflow.org/v1","kind":"Notebook","name":"n","uid":"u","controller":true}]},"spec":{"template":{"spec":{}}}}`,
 		},
-		"a Deployment without a queue is left, whatever it asks for": {kind: Deployment, defaultQueue: true, object: `{"metadata":{},"spec":{"template":{"spec":{` + gpu + `}}}}`},
+		"a Deployment without a queue is left, whatever it asks for": {kind: Deployment, defaultQueue: "default", object: `{"metadata":{},"spec":{"template":{"spec":{` + gpu + `}}}}`},
 		"a LeaderWorkerSet passes its queue on to both templates": {
 			kind: LeaderWorkerSet, object: `{"metadata":{` + queued + `},"spec":{"leaderWorkerTemplate":{"leaderTemplate":{"metadata":{},"spec":{}},"workerTemplate":{"spec":{}}}}}`,
 			want: []string{

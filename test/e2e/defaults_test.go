@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-gpu/muster/internal/testobject"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -16,6 +19,7 @@ func TestDefaults(t *testing.T) {
 	c := up(t, "defaults")
 	tellAll(t, c, "defaults", batchJobs, []story[batchTeam]{
 		{"jobs that name no queue run through the default one of their namespace", defaultQueued},
+		{"a namespace names another queue for jobs and pods that name none, and what runs stays in it", namedDefault},
 		{"in a namespace without a default queue they run unqueued", noDefaultQueue},
 		{"a queued pod is made for Muster, and without the webhook it is made all the same", podWithoutWebhook},
 	})
@@ -47,6 +51,27 @@ func defaultQueued(t *testing.T, tm batchTeam) {
 	tm.end(t, "train")
 	tm.runs(t, "later", 1)
 	tm.usage(t, "default", 12, 2, 0)
+}
+
+func namedDefault(t *testing.T, tm batchTeam) {
+	tm.queueUp(t, "own", 16)
+	tm.queueUp(t, "other", 16)
+	testobject.Change(t, tm.client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tm.namespace}}, func(ns *corev1.Namespace) {
+		ns.Annotations = map[string]string{workload.DefaultQueueAnnotation: "own"}
+	})
+	train := tm.create(t, "train", "", 2, 4)
+	tm.runs(t, "train", 2)
+	tm.usage(t, "own", 8, 1, 0)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: tm.namespace, Name: "alone"}, Spec: jobSpec(1, 4).Template.Spec}
+	tm.make(t, pod)
+	tm.usage(t, "own", 12, 2, 0)
+
+	moved := train.DeepCopy()
+	moved.Labels[workload.QueueLabel] = "other"
+	err := tm.client.Patch(t.Context(), moved, client.MergeFrom(train))
+	if err == nil || !strings.Contains(err.Error(), "the job runs in queue own, in which it holds quota: suspend it before") {
+		t.Errorf("moving the job to another queue: %v", err)
+	}
 }
 
 // withoutGPUs creates a Job of one pod that asks for no GPU.

@@ -36,7 +36,7 @@ const (
 // What may happen to GPU pods without a queue.
 const (
 	// UnqueuedDefault sends pods without an owner that Muster manages to the
-	// LocalQueue "default" of their namespace; where there is none they run.
+	// default LocalQueue of their namespace; where there is none they run.
 	UnqueuedDefault = "default-queue"
 	// UnqueuedRun lets them run on room that nobody holds, charged to nobody.
 	UnqueuedRun = "run"

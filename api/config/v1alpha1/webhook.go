@@ -21,7 +21,7 @@ type WebhookConfiguration struct {
 	SchedulerName string `json:"schedulerName"`
 	// Unqueued says what happens to jobs that name no queue. UnqueuedDefault: a
 	// TrainJob, and a JobSet or Job that asks for GPUs, gets the label of the
-	// LocalQueue "default" where its namespace has one. UnqueuedRun and
+	// default LocalQueue of its namespace, where there is one. UnqueuedRun and
 	// UnqueuedHold leave them as they are here.
 	Unqueued string `json:"unqueued"`
 	// ExemptNamespaces are never touched.
