@@ -166,7 +166,7 @@ func TestPodRead(t *testing.T) {
 			alonePod("p", "4"), UnqueuedDefault, []client.Object{defaultQueue}, reading{true, true, "default", "1x4 ", "", ""}},
 		"so does one that claims GPUs": {
 			alonePod("p", "0", claiming("gpus")), UnqueuedDefault, []client.Object{defaultQueue}, reading{true, true, "default", "1x0 ", "", ""}},
-		"one that claims other devices runs":                {alonePod("p", "0", claiming("nic")), UnqueuedDefault, []client.Object{defaultQueue}, reading{}},
+		"one that claims other devices runs": {alonePod("p", "0", claiming("nic")), UnqueuedDefault, []client.Object{defaultQueue}, reading{}},
 		"or to the one that the namespace names": {
 			alonePod("p", "4"), UnqueuedDefault, []client.Object{namesQ, otherQueue, defaultQueue}, reading{true, true, "q", "1x4 ", "", ""}},
 		"and runs where that does not exist":                {alonePod("p", "4"), UnqueuedDefault, []client.Object{namesQ, defaultQueue}, reading{}},

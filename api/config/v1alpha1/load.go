@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -70,11 +72,36 @@ func decode(data []byte, kind string, into any) error {
 		return fmt.Errorf("apiVersion %q, kind %q: want apiVersion %q, kind %q",
 			meta.APIVersion, meta.Kind, GroupVersion, kind)
 	}
+	var given map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(asJSON, &given); err != nil {
+		return err
+	}
+	dropLists(reflect.ValueOf(into).Elem(), given)
 	strict, err := kjson.UnmarshalStrict(asJSON, into)
 	if err != nil {
 		return err
 	}
 	return errors.Join(strict...)
+}
+
+// dropLists empties the lists of the defaults that are given too. A list is given
+// whole: the decoder would fill its first entries over those of the default, and a
+// field that is left out would have the default's value.
+func dropLists(defaults reflect.Value, given map[string]any) {
+	for i := range defaults.NumField() {
+		name, _, _ := strings.Cut(defaults.Type().Field(i).Tag.Get("json"), ",")
+		value, found := given[name]
+		switch field := defaults.Field(i); {
+		case name == "" && field.Kind() == reflect.Struct:
+			dropLists(field, given)
+		case found && field.Kind() == reflect.Slice:
+			field.SetZero()
+		case found && field.Kind() == reflect.Struct:
+			if inner, ok := value.(map[string]any); ok {
+				dropLists(field, inner)
+			}
+		}
+	}
 }
 
 // onlyDocument refuses a second YAML document, which the decoder would drop
