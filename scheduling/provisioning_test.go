@@ -258,3 +258,52 @@ func TestWithoutAClassWhatWasAskedForIsTakenBack(t *testing.T) {
 		t.Errorf("there are %d requests and %d templates left", len(have), len(templates.Items))
 	}
 }
+
+func TestARequestIsTakenBackWhenItsJobStartsOrWaitsForSomethingElse(t *testing.T) {
+	const half = provisioningStays / 2
+	quota := func(a *nodesAsker, gpus int64) {
+		a.queue("q", false, []string{"gpu"}, gpus)
+		a.pass()
+	}
+	for name, tc := range map[string]struct {
+		happens func(*nodesAsker, *testing.T)
+		kept    bool
+	}{
+		"it starts": {func(a *nodesAsker, _ *testing.T) {
+			a.stage.watched.AddNode(a.logger, flavored("node-1", "gpu", 8))
+			a.stage.pass()
+		}, false},
+		"its owner is deleted":                   {func(a *nodesAsker, _ *testing.T) { a.ownerGone(a.job.Owner.UID) }, false},
+		"it waits for quota":                     {func(a *nodesAsker, _ *testing.T) { quota(a, 2) }, true},
+		"it has waited for quota for some while": {func(a *nodesAsker, t *testing.T) { quota(a, 2); a.look(t); a.stage.clock.Step(provisioningStays) }, false},
+		"it waited for quota twice, and for nodes in between": {func(a *nodesAsker, t *testing.T) {
+			for range 2 {
+				quota(a, 2)
+				a.look(t)
+				a.stage.clock.Step(half)
+				quota(a, 8)
+				a.look(t)
+			}
+			quota(a, 2)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := asksWith(t, Provisioning{ClassName: "check"})
+			if a.look(t) == nil {
+				t.Fatal("there is no request")
+			}
+			tc.happens(a, t)
+			kept := a.look(t) != nil
+			var templates corev1.PodTemplateList
+			if err := a.client.List(t.Context(), &templates); err != nil {
+				t.Fatal(err)
+			}
+			if kept != tc.kept || (len(templates.Items) > 0) != tc.kept {
+				t.Errorf("the request is kept: %v, and so are %d templates; want %v", kept, len(templates.Items), tc.kept)
+			}
+			if e := a.jobs[a.job.Owner.UID]; e != nil && !tc.kept && e.provisioning != nil {
+				t.Errorf("the job says still%s", *e.provisioning)
+			}
+		})
+	}
+}
