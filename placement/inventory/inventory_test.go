@@ -121,6 +121,11 @@ func TestSlices(t *testing.T) {
 			[]string{"a", "b"}, "0-1 node; ", "",
 		},
 		{
+			"where slices tell of no PCIe root or NUMA node, the product says which there mostly are",
+			[]*resourceapi.ResourceSlice{sliceOf("s", 1, aGPU("gpu-0", "a", l40s, "1", "", -1), aGPU("gpu-1", "b", l40s, "2", "", -1), aGPU("gpu-2", "c", l40s, "3", "", -1))},
+			[]string{"a", "b", "c"}, "0-1 PCIe root; 0-2 node; 1-2 node; ", "",
+		},
+		{
 			"several slices of one pool, and one of an older generation",
 			[]*resourceapi.ResourceSlice{sliceOf("s1", 2, aGPU("gpu-0", "a", l40s, "1", "r", -1)), sliceOf("s2", 2, aGPU("gpu-1", "b", l40s, "2", "r", -1)), sliceOf("s0", 1, aGPU("gpu-9", "z", l40s, "0", "r", -1))},
 			[]string{"a", "b"}, "0-1 PCIe root; ", "",
