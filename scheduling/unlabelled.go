@@ -108,12 +108,7 @@ func (f leveled) unlabelled(nodes []*corev1.Node) []fault {
 
 // has says that a node is one of the flavor's.
 func (f leveled) has(node *corev1.Node) bool {
-	for label, value := range f.Spec.NodeLabels {
-		if node.Labels[label] != value {
-			return false
-		}
-	}
-	return true
+	return labels.SelectorFromSet(f.Spec.NodeLabels).Matches(labels.Set(node.Labels))
 }
 
 // contradicts are the flavors whose topologies have two levels the other way round.
