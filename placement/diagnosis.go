@@ -151,6 +151,9 @@ func (s *classSearch) ask(ctx context.Context, node fwk.NodeInfo, screen *screen
 		return no("node(s) didn't satisfy a PreFilter plugin")
 	}
 	why := screen.marks(node.Node())
+	if why == isUnready {
+		return no("node(s) were not ready")
+	}
 	if why == 0 && s.demand.room(node.GetAllocatable(), node.GetRequested(), len(node.GetPods()), 1) == 0 {
 		return refusal{tooSmall: true}, nil
 	}
@@ -191,7 +194,7 @@ func isAway(node *v1.Node) bool {
 	if node.Spec.Unschedulable {
 		return true
 	}
-	away := false
+	away := len(UnreadyTaints(node)) > 0
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect == v1.TaintEffectPreferNoSchedule {
 			continue

@@ -229,6 +229,12 @@ func memory(quantity string) nodeOption {
 	return func(n *v1.Node) { n.Status.Allocatable[v1.ResourceMemory] = resource.MustParse(quantity) }
 }
 
+func ready(status v1.ConditionStatus) nodeOption {
+	return func(n *v1.Node) {
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: status}}
+	}
+}
+
 func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
 
 // makeNodes numbers nodes from node-0.

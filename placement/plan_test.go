@@ -154,6 +154,18 @@ func TestPlan(t *testing.T) {
 			why:     reason.New(reason.NoPlacement, "needs 8 GPUs; 2 GPUs are free; 6 more GPUs are missing, on one node; not counted: 1 node(s) had untolerated taint(s)"),
 		},
 		{
+			name:  "a node that is not ready takes no pods, though it has no taint yet",
+			nodes: []*v1.Node{makeNode("node-0", 8, ready(v1.ConditionFalse)), makeNode("node-1", 8, ready(v1.ConditionUnknown)), makeNode("node-2", 8, ready(v1.ConditionTrue))},
+			gang:  gangOf(class(makePod("worker", 4), 2)),
+			want:  []string{"node-2 x2"},
+		},
+		{
+			name:  "and still belongs to the cluster",
+			nodes: []*v1.Node{makeNode("node-0", 8, ready(v1.ConditionFalse)), makeNode("node-1", 8)},
+			gang:  gangOf(class(makePod("worker", 8), 2)),
+			why:   reason.New(reason.NoPlacement, "needs 2 pods of 8 GPUs; 8 GPUs are free, with room for 1 of them; not counted: 1 node(s) were not ready"),
+		},
+		{
 			name:  "a cordoned node still belongs to the cluster",
 			nodes: []*v1.Node{makeNode("node-0", 8, cordoned), makeNode("node-1", 8)},
 			gang:  gangOf(class(makePod("worker", 8), 2)),

@@ -15,7 +15,8 @@ var cordon = &v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoS
 // screen tells nodes that the Filter plugins refuse a pod for good from the pod
 // and the node alone, without asking them: for its labels, taints or a cordon. Room on such
 // nodes would make a domain look larger than it is. It asks for less than the
-// plugins do, and for nothing of which the profile has no plugin.
+// plugins do, and for nothing of which the profile has no plugin. A node that is
+// not ready is refused for the taints that it is about to get.
 type screen struct {
 	*classSearch
 	labels, taints, cordons bool
@@ -34,6 +35,7 @@ const (
 	otherLabels marks = 1 << iota
 	isCordoned
 	hasTaint
+	isUnready
 )
 
 func (s *classSearch) screen() screen {
@@ -78,7 +80,28 @@ func (c *screen) marks(node *v1.Node) (m marks) {
 			m |= hasTaint
 		}
 	}
+	if unready := UnreadyTaints(node); c.taints && len(unready) > 0 {
+		if _, refused := corev1helpers.FindMatchingUntoleratedTaint(c.logger, unready, c.bare.Spec.Tolerations, nil, true); refused {
+			m |= isUnready
+		}
+	}
 	return m
+}
+
+// UnreadyTaints are the taints that the node controller puts on a node that is not
+// ready, or of which nothing is heard, once it has come to it. Until then nothing
+// else keeps pods off.
+func UnreadyTaints(node *v1.Node) []v1.Taint {
+	for _, c := range node.Status.Conditions {
+		switch {
+		case c.Type != v1.NodeReady:
+		case c.Status == v1.ConditionFalse:
+			return []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoSchedule}}
+		case c.Status == v1.ConditionUnknown:
+			return []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}}
+		}
+	}
+	return nil
 }
 
 // mightLet says that a node may do, now or once it is back.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-gpu/muster/placement"
 )
 
 // absence is a node that does not take pods for now, and may again soon: it is
@@ -31,19 +33,10 @@ const problemTaints = "node.kubernetes.io/"
 // cordoned or not ready has them before the node controller has come to it.
 func awayTaints(node *corev1.Node) []corev1.Taint {
 	var out []corev1.Taint
-	add := func(key string) { out = append(out, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}) }
 	if node.Spec.Unschedulable {
-		add(corev1.TaintNodeUnschedulable)
+		out = append(out, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	for _, c := range node.Status.Conditions {
-		switch {
-		case c.Type != corev1.NodeReady:
-		case c.Status == corev1.ConditionFalse:
-			add(corev1.TaintNodeNotReady)
-		case c.Status == corev1.ConditionUnknown:
-			add(corev1.TaintNodeUnreachable)
-		}
-	}
+	out = append(out, placement.UnreadyTaints(node)...)
 	for _, t := range node.Spec.Taints {
 		if strings.HasPrefix(t.Key, problemTaints) && t.Effect != corev1.TaintEffectPreferNoSchedule {
 			out = append(out, t)
