@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,11 @@ func asAdmitted(job *workload.Job, wl *kueue.Workload) *workload.Job {
 	}
 	copied := *job
 	copied.PodSets = podSetsOf(wl)
+	for i := range copied.PodSets {
+		ps := &copied.PodSets[i]
+		pods := slices.DeleteFunc(slices.Clone(job.Pods), func(p *corev1.Pod) bool { return workload.RoleOf(p) != ps.Name })
+		ps.FirstRank = workload.FirstRank(pods, ps.Count, nodesOf(wl.Status.Admission, ps.Name))
+	}
 	return &copied
 }
 

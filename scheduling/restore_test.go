@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -41,6 +42,28 @@ func TestEvictionUnderWayIsCarriedOnAfterARestart(t *testing.T) {
 	after.restore(j, wl, nil)
 	if got := after.read(j, wl, nil); got.do == doResume {
 		t.Error("the job that was being stopped is resumed")
+	}
+}
+
+func TestPodsOfARestoredGroupHaveTheirNumbersWhereOneIsMissing(t *testing.T) {
+	s := testScene(t, 24, 8, 8, 8)
+	j := s.pending(job("a", set("node", 0, 3, 8)))
+	s.plan(j, []string{"node-0", "node-1", "node-2"})
+	wl := s.workloadOfJob(j, isTrue(kueue.WorkloadAdmitted), s.admissionWritten(j))
+	// Of its pods the one with the number 1 is missing, so that their pod sets cannot be read.
+	there := with(j, func(there *workload.Job) {
+		there.PodSets = nil
+		for _, n := range []int32{0, 2} {
+			p := onNode(pod(j, "node", n, fmt.Sprint("pod-", n)), fmt.Sprint("node-", n))
+			p.Annotations = map[string]string{"kueue.x-k8s.io/role-hash": "node"}
+			p.Labels[kueue.PodGroupPodIndexLabel] = fmt.Sprint(n)
+			there.Pods = append(there.Pods, p)
+		}
+	})
+	after := testScene(t, 24, 8, 8, 8)
+	after.restore(there, wl, nil)
+	if got := after.entry(j).job.PodSets[0].FirstRank; got != 1 {
+		t.Errorf("the first rank is %d, want 1", got)
 	}
 }
 

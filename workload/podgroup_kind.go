@@ -205,26 +205,11 @@ func (k podGroupKind) readSets(job *Job, members []*corev1.Pod) *reason.Reason {
 		if no != nil {
 			return no
 		}
-		set.FirstRank = firstRank(pods)
+		set.FirstRank = FirstRank(pods, set.Count, nil)
 		job.PodSets = append(job.PodSets, set)
 	}
 	job.PodPriorityClass = podPriorityClass(job.PodSets)
 	return nil
-}
-
-// firstRank is PodSet.FirstRank of pods of one role.
-func firstRank(pods []*corev1.Pod) int32 {
-	var ranks []int32
-	for _, pod := range pods {
-		ranks = append(ranks, rankOf(pod))
-	}
-	slices.Sort(ranks)
-	for i, rank := range ranks {
-		if ranks[0] == 0 || rank != ranks[0]+int32(i) {
-			return 0
-		}
-	}
-	return ranks[0]
 }
 
 func (k podGroupKind) foreignMember(pods []*corev1.Pod) *reason.Reason {

@@ -51,3 +51,33 @@ func TestPodsOfAGroupHaveTheRanksOfTheirNumbers(t *testing.T) {
 		t.Errorf("in a set without ranks it would take the place %d", got)
 	}
 }
+
+func TestTheFirstRankIsKnownWhereSomePodsAreMissing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// numbers are those of pods on the nodes n<number>, from which slots have theirs.
+		numbers []int
+		slots   []string
+		count   int32
+		want    int32
+	}{
+		"one in the middle":                        {[]int{0, 2}, nil, 3, 1},
+		"the first, where numbers begin at 0":      {[]int{1, 2}, nil, 3, 1},
+		"the first, and nodes say so":              {[]int{7, 8}, []string{"n6", "n7", "n8"}, 3, 7},
+		"the last, and nodes say so":               {[]int{6, 7}, []string{"n6", "n7", "n8"}, 3, 7},
+		"all":                                      {nil, nil, 3, 0},
+		"numbers that are too far from each other": {[]int{0, 3}, nil, 3, 0},
+		"two pods have the same":                   {[]int{1, 1}, nil, 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for _, n := range tc.numbers {
+				pod := member(fmt.Sprint("p", n), "1", int(tc.count), labelled(kueue.PodGroupPodIndexLabel, fmt.Sprint(n)))
+				pod.Spec.NodeName = fmt.Sprint("n", n)
+				pods = append(pods, pod)
+			}
+			if got := FirstRank(pods, tc.count, tc.slots); got != tc.want {
+				t.Errorf("it is %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
