@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +24,23 @@ func hear(g *placement.Gang) *closeness {
 	return c
 }
 
-// closeness is how close the pods of a job are to each other, one for each request.
-type closeness struct{ of []judged }
+// closeness is how close the pods of a job are to each other, one for each request, or
+// what was said of that before a restart.
+type closeness struct {
+	of   []judged
+	said string
+}
+
+// saidOfCloseness finds it at the end of a message that says it in words.
+var saidOfCloseness = regexp.MustCompile(`, (in (?:one domain|\d+ domains) of .*)$`)
+
+// closenessIn is what a message of the condition Admitted says of it, nil if that is nothing.
+func closenessIn(message string) *closeness {
+	if said := saidOfCloseness.FindStringSubmatch(message); said != nil {
+		return &closeness{said: said[1]}
+	}
+	return nil
+}
 
 // hears notes how close pods were planned that join others, if anything was heard.
 func (e *entry) hears(heard *closeness) {
@@ -42,6 +58,9 @@ type judged struct {
 func (c *closeness) String() string {
 	if c == nil {
 		return ""
+	}
+	if c.said != "" {
+		return c.said
 	}
 	var parts []string
 	for _, j := range c.of {

@@ -245,6 +245,15 @@ func TestTheWorkloadSaysHowCloseThePodsAre(t *testing.T) {
 			if !ok || !strings.HasSuffix(a.message, tc.want) {
 				t.Errorf("it says %q, want ...%q", a.message, tc.want)
 			}
+
+			wl := s.workloadOfJob(j, s.admissionWritten(j), func(wl *kueue.Workload) {
+				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Message: "admitted: " + a.message}}
+			})
+			after := closeStage(t, 2, 3)
+			after.restore(j, wl, nil)
+			if again, ok := after.admissionOf(j.Owner.UID); !ok || again.message != a.message {
+				t.Errorf("after a restart it says %q, want %q", again.message, a.message)
+			}
 		})
 	}
 }
