@@ -226,8 +226,7 @@ func (g *group) plant(spare bool) {
 		size = g.all()
 	}
 	one := size[0]
-	screen := one.screen()
-	beside := g.leads()
+	may, leader := one.screen(), g.leads()
 	values := make([]string, len(g.labels))
 	for i, info := range g.nodes {
 		node := info.Node()
@@ -236,15 +235,8 @@ func (g *group) plant(spare bool) {
 		}
 		allocatable, requested := info.GetAllocatable(), info.GetRequested()
 		n := topology.Node{Name: node.Name, Beside: -1}
-		spared := spare && one.demand.gpusOf(allocatable, g.isGPU) > 0
-		if !spared && screen.lets(node) {
-			n.Room = one.demand.room(allocatable, requested, len(info.GetPods()), unlimited)
-			if screen.alone {
-				n.Room = min(n.Room, 1)
-			}
-		}
-		if beside != nil && !spared && beside.lets(node) {
-			n.Beside = min(n.Room, one.demand.roomBeside(&g.leader.demand, allocatable, requested, len(info.GetPods()), unlimited))
+		if !spare || one.demand.gpusOf(allocatable, g.isGPU) == 0 {
+			n.Room, n.Beside = may.room(leader, info, requested, len(info.GetPods()), (*screen).lets)
 		}
 		if n.Room == 0 && n.Beside < 0 && !kept[node.Name] {
 			continue

@@ -103,6 +103,11 @@ func TestTopology(t *testing.T) {
 			want: []string{"b0 b0 b0 b0", "b1 b1 b1 b1", "b2 b2 b2 b2"},
 		},
 		{
+			name: "of pods that want the same port each node has one, also if it is empty", nodes: oneBlock(2, 2), running: busy("a0"),
+			gang: gangOf(close(class(makePod("worker", 1, hostPort(80)), 3), rack)),
+			why:  reason.New(reason.ExceedsCluster, "needs 3 pods of 1 GPU in one rack; even empty, the largest, a, has room for 2"),
+		},
+		{
 			name: "no rack is large enough", nodes: oneBlock(6, 4), running: busy("a0", "a1", "a2"),
 			gang: gangOf(close(class(makePod("worker", 8), 5), rack)),
 			why:  reason.New(reason.NoPlacement, "needs 5 pods of 8 GPUs in one rack; the best, b, has room for 4; in a 16 more GPUs are missing, on 2 nodes"),

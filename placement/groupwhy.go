@@ -167,8 +167,7 @@ func (g *group) unlabelled() (n int) {
 
 // emptied is the tree of the nodes that the group may use as if they were empty.
 func (g *group) emptied() *topology.Tree {
-	s := g.members[0]
-	screen, beside := s.screen(), g.leads()
+	may, leader := g.members[0].screen(), g.leads()
 	tree := topology.NewTree(len(g.labels), compareNatural)
 	empty := framework.NewResource(nil)
 	for _, info := range g.nodes {
@@ -176,13 +175,8 @@ func (g *group) emptied() *topology.Tree {
 		if node == nil {
 			continue
 		}
-		n := topology.Node{Name: node.Name, Beside: -1}
-		if screen.mightLet(node) {
-			n.Room = s.demand.room(info.GetAllocatable(), empty, 0, unlimited)
-		}
-		if beside != nil && beside.mightLet(node) {
-			n.Beside = min(n.Room, s.demand.roomBeside(&g.leader.demand, info.GetAllocatable(), empty, 0, unlimited))
-		}
+		n := topology.Node{Name: node.Name}
+		n.Room, n.Beside = may.room(leader, info, empty, 0, (*screen).mightLet)
 		for _, label := range g.labels {
 			n.Values = append(n.Values, node.Labels[label])
 		}

@@ -109,6 +109,23 @@ func (c *screen) mightLet(node *v1.Node) bool {
 	return c.lets(node) || isAway(node) || c.avoid.Has(node.Name)
 }
 
+// room is how many pods of the class a node has room for, beside so many pods that
+// request so much, and how many of them beside a leader too: below 0 if there is no room
+// for that one, or none. lets is which nodes count.
+func (c *screen) room(leader *screen, info fwk.NodeInfo, requested fwk.Resource, pods int, lets func(*screen, *v1.Node) bool) (room, beside int) {
+	node, allocatable := info.Node(), info.GetAllocatable()
+	if lets(c, node) {
+		room = c.demand.room(allocatable, requested, pods, unlimited)
+		if c.alone {
+			room = min(room, 1)
+		}
+	}
+	if leader == nil || !lets(leader, node) {
+		return room, -1
+	}
+	return room, min(room, c.demand.roomBeside(&leader.demand, allocatable, requested, pods, unlimited))
+}
+
 // keepsApart says that a node takes one pod of the class at most: each wants the
 // same port of it, or to be away from its own kind.
 func keepsApart(prototype *framework.PodInfo) bool {
