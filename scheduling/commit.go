@@ -70,7 +70,7 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
 		a.close.count(a.assignment.ClusterQueue)
 		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(waitsSince(a)).Seconds())
-		j.note(a.job, "Admitted", message)
+		j.note(a.job, noteAdmitted, message)
 		return nil
 	case result == wrote:
 		if a.state == Admitted && !equality.Semantic.DeepEqual(a.workload.Status.Admission, wl.Status.Admission) {

@@ -1,12 +1,16 @@
 package scheduling
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/muster-gpu/muster/workload"
 )
 
 func TestPodsOfAGroupThatHaveGoneAreToldOnce(t *testing.T) {
@@ -77,5 +81,21 @@ func TestPodThatAGroupDoesNotNeedIsToldSo(t *testing.T) {
 	want = append(want, "GroupFull: group g has no place for a pod like this one: those that are free are for pods that ask for something else")
 	if diff := cmp.Diff(want, s.wishes.notes["g"]); diff != "" {
 		t.Errorf("events of a pod of another role (-want +got):\n%s", diff)
+	}
+}
+
+// TestEventsOfAGroupAreOnItsFirstPods: each costs a write, and pods that are bound have
+// one of their own.
+func TestEventsOfAGroupAreOnItsFirstPods(t *testing.T) {
+	job := &workload.Job{}
+	for i := range 20 {
+		job.Pods = append(job.Pods, ofGroup("gang", fmt.Sprintf("pod-%d", i)))
+	}
+	for why, want := range map[string]int{"Pending": 8, notePodsGone: 8, noteAdmitted: 1} {
+		recorder := record.NewFakeRecorder(20)
+		(&Jobs{recorder: recorder}).note(job, why, "")
+		if got := len(recorder.Events); got != want {
+			t.Errorf("%d events %s, want %d", got, why, want)
+		}
 	}
 }

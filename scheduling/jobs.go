@@ -188,15 +188,22 @@ func (j *Jobs) groupReader() memberReader {
 	return memberReader{asSeen{Reader: j.client, seen: j.podsSeen, cache: j.reader, api: j.api}, j.pods, j.groupPods}
 }
 
+// noteAdmitted: a job has its quota and its nodes.
+const noteAdmitted = "Admitted"
+
 // note records an event on the job's owner, or on the first pods of a group,
 // which has no other object that people look at. The recorder is that of the older
 // events API: the newer one folds events of one reason into a series that
 // keeps the first message, and the numbers in ours change.
 func (j *Jobs) note(job *workload.Job, why, message string) {
-	const most = 8
+	most := 8
 	kind := corev1.EventTypeNormal
 	if slices.Contains(warnings, why) {
 		kind = corev1.EventTypeWarning
+	}
+	if why == noteAdmitted {
+		// Each of them has an event of its own when it is bound.
+		most = 1
 	}
 	if len(job.Pods) > 0 {
 		for _, pod := range job.Pods[:min(most, len(job.Pods))] {
