@@ -25,8 +25,9 @@ type contestant struct {
 	component string
 	// scheduler is whom pods name that are its own.
 	scheduler string
-	// events: where nothing decides, an event is sent for each pod.
-	events bool
+	// Where nothing decides, events has an event sent for each pod, and workloads the
+	// Workload of each gang written, as admitted, before its pods are bound.
+	events, workloads bool
 }
 
 var (
@@ -50,9 +51,11 @@ var (
 		component: "coscheduling", scheduler: sandbox.CoschedulingName,
 	}
 	// bindCeiling is what the API server could bind if nobody had to think,
-	// eventCeiling the same with an event for each pod.
+	// eventCeiling the same with an event for each pod, and gangCeiling that with the
+	// Workload of each gang: what nobody does without who admits gangs in the API.
 	bindCeiling  = contestant{name: "bind ceiling", with: []string{sandbox.WithPodGroups}, scheduler: "nobody"}
 	eventCeiling = contestant{name: "bind and event ceiling", with: []string{sandbox.WithPodGroups}, scheduler: "nobody", events: true}
+	gangCeiling  = contestant{name: "gang ceiling", with: musterOfPods.with, scheduler: "nobody", events: true, workloads: true}
 )
 
 // cluster is a running sandbox with one contestant in it.

@@ -60,7 +60,7 @@ func (f *gangFigures) inStride() float64 {
 type gangRound map[string]*gangFigures
 
 // gangContestants are in the order in which they are reported.
-var gangContestants = []contestant{bindCeiling, eventCeiling, musterOfPods, coscheduling}
+var gangContestants = []contestant{bindCeiling, eventCeiling, gangCeiling, musterOfPods, coscheduling}
 
 // ratio is Muster's figure as a multiple of that of another contestant.
 func (r gangRound) ratio(of contestant, figure func(*gangFigures) float64) (float64, bool) {
@@ -134,7 +134,7 @@ func sumGangs(out io.Writer, rounds []gangRound) error {
 			return f.perSecond(), true
 		})
 	}
-	for _, c := range []contestant{bindCeiling, eventCeiling, coscheduling} {
+	for _, c := range []contestant{bindCeiling, eventCeiling, gangCeiling, coscheduling} {
 		row("pods/s, Muster / "+c.name, func(r gangRound) (float64, bool) { return r.ratio(c, (*gangFigures).perSecond) })
 		row("pods/s from the first binding, Muster / "+c.name, func(r gangRound) (float64, bool) { return r.ratio(c, (*gangFigures).inStride) })
 		row("processor time, Muster / "+c.name, func(r gangRound) (float64, bool) {
@@ -157,6 +157,7 @@ func TestFiguresOfGangs(t *testing.T) {
 	}
 	round := gangRound{
 		bindCeiling.name:  of(bindCeiling, map[string][]time.Duration{"a": s(0.5, 0.6), "b": s(0.7, 1)}),
+		gangCeiling.name:  of(gangCeiling, map[string][]time.Duration{"a": s(0.5, 1), "b": s(1, 1.6)}),
 		musterOfPods.name: of(musterOfPods, map[string][]time.Duration{"a": s(1, 1.5), "b": s(1.5, 2)}),
 		coscheduling.name: of(coscheduling, map[string][]time.Duration{"a": s(1), "b": s(3, 8)}),
 	}
@@ -168,12 +169,13 @@ func TestFiguresOfGangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"pods/s, from when they and their scheduler are there 4 2 0",
-		"pods/s, from the first binding 6 3 0",
-		"gangs bound in part 0 0 1",
-		"from its first pod to its last: min, median, max 0.10 s, 0.30 s, 0.30 s 0.50 s, 0.50 s, 0.50 s 0.00 s, 5.00 s, 5.00 s",
-		"processor time per pod, in ms 2.000 2.000 2.000",
+		"pods/s, from when they and their scheduler are there 4 2 2 0",
+		"pods/s, from the first binding 6 3 3 0",
+		"gangs bound in part 0 0 0 1",
+		"from its first pod to its last: min, median, max 0.10 s, 0.30 s, 0.30 s 0.50 s, 0.60 s, 0.60 s 0.50 s, 0.50 s, 0.50 s 0.00 s, 5.00 s, 5.00 s",
+		"processor time per pod, in ms 2.000 2.000 2.000 2.000",
 		"pods/s, Muster / bind ceiling 0.50 0.50 0.50",
+		"pods/s, Muster / gang ceiling 0.80 0.80 0.80",
 		"pods/s, Muster / coscheduling 4.00 4.00 4.00",
 		"pods/s from the first binding, Muster / bind ceiling 0.50 0.50 0.50",
 		"processor time, Muster / coscheduling 1.00 1.00 1.00",
