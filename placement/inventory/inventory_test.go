@@ -23,6 +23,12 @@ func makeNode(product string, labelled, capacity int) *v1.Node {
 	}
 }
 
+// withSlices has the node advertise slices of GPUs beside.
+func withSlices(node *v1.Node, n int64) *v1.Node {
+	node.Status.Capacity["nvidia.com/mig-1g.10gb"] = *resource.NewQuantity(n, resource.DecimalSI)
+	return node
+}
+
 func TestProducts(t *testing.T) {
 	type result struct {
 		GPUs    int
@@ -44,6 +50,8 @@ func TestProducts(t *testing.T) {
 		{"an unknown product", makeNode("Other", 8, 8), nil},
 		{"no GPUs", makeNode("NVIDIA-L40S", 0, 0), nil},
 		{"too many to be told apart", makeNode("NVIDIA-L40S", 32, 32), nil},
+		{"some are cut up, and which is not said", withSlices(makeNode("NVIDIA-H100-80GB-HBM3", 8, 6), 14), &result{8, islands.NVLinks, true}},
+		{"all are cut up", withSlices(makeNode("NVIDIA-H100-80GB-HBM3", 8, 0), 56), &result{8, islands.NVLinks, false}},
 		{"six of what there are four or eight of", makeNode("Tesla-V100-SXM2-16GB", 6, 6), &result{6, islands.Machine, true}},
 	}
 	for _, tt := range tests {
@@ -203,6 +211,23 @@ func TestSlicesChange(t *testing.T) {
 	s.Replace(nil, sliceOf("t", 1, aGPU("gpu-5", "x", "", "1", "r", -1), aGPU("gpu-6", "y", "", "2", "r", -1)))
 	if n, _ := s.Node(node); n.Shape != first.Shape {
 		t.Error("GPUs that are joined alike have two shapes")
+	}
+}
+
+func TestSlicesThatDoNotMatchTheCapacity(t *testing.T) {
+	s := NewSlices(NewProducts(nil))
+	s.Replace(nil, sliceOf("s", 1, aGPU("gpu-0", "a", "", "1", "r", -1), aGPU("gpu-1", "b", "", "2", "r", -1)))
+	doubt := func(capacity int) string {
+		n, ok := s.Node(makeNode("", 0, capacity))
+		if again, _ := s.Node(makeNode("", 0, capacity)); !ok || again != n || n.Shape.Devices() != 2 {
+			t.Errorf("with %d advertised: %v %+v, then another %v", capacity, ok, n, again != n)
+		}
+		return n.Doubt
+	}
+	got := []string{doubt(0), doubt(2), doubt(6), doubt(1), doubt(2)}
+	want := []string{"", "", "its ResourceSlices have 2 GPUs, and it advertises 6", "its ResourceSlices have 2 GPUs, and it advertises 1", ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("doubts as the capacity changes (-want +got):\n%s", diff)
 	}
 }
 

@@ -38,6 +38,8 @@ type arranged struct {
 type kind struct {
 	product string
 	n       int
+	// mixed: some are cut up, and others are not.
+	mixed bool
 }
 
 // NewProducts has some products arranged in another way than they mostly are; the
@@ -50,7 +52,10 @@ func NewProducts(arrangements map[string]islands.Arrangement) *Products {
 // can be told apart, or if the product is not known.
 func (p *Products) Node(node *v1.Node) (*Node, bool) {
 	capacity := node.Status.Capacity[gpu.NVIDIA]
-	k := kind{node.Labels[productLabel], int(capacity.Value())}
+	k := kind{node.Labels[productLabel], int(capacity.Value()), false}
+	for name, quantity := range node.Status.Capacity {
+		k.mixed = k.mixed || (gpu.Is(name) && !gpu.Whole(name) && !quantity.IsZero() && k.n > 0)
+	}
 	// Less may be advertised than there is, where some GPUs are cut up or broken.
 	// More is where they are shared.
 	if n, err := strconv.Atoi(node.Labels[countLabel]); err == nil {
@@ -71,6 +76,9 @@ func (p *Products) Node(node *v1.Node) (*Node, bool) {
 	n, ok := p.nodes[k]
 	if !ok {
 		n = newNode(k.product, arrangement, k.n)
+		if k.mixed {
+			n.Doubt = "it advertises whole GPUs and slices of others, and nobody says which are whole"
+		}
 		p.nodes[k] = n
 	}
 	return n, true

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,8 +18,8 @@ type Slices struct {
 	mu sync.Mutex
 	// slices are those of a node, by their names.
 	slices map[string]map[string]*resourceapi.ResourceSlice
-	// nodes is what was read of them, nil where there are no GPUs.
-	nodes map[string]*Node
+	// nodes is what was read of them.
+	nodes map[string]*published
 	// shapes are all that there are: nodes that are alike share one.
 	shapes []*islands.Shape
 }
@@ -26,7 +27,7 @@ type Slices struct {
 // NewSlices knows no node yet. What slices do not say, whether there are NVLinks, is
 // that of the products.
 func NewSlices(products *Products) *Slices {
-	return &Slices{products: products, slices: map[string]map[string]*resourceapi.ResourceSlice{}, nodes: map[string]*Node{}}
+	return &Slices{products: products, slices: map[string]map[string]*resourceapi.ResourceSlice{}, nodes: map[string]*published{}}
 }
 
 // Replace takes one slice for another, of which either may be nil: there was none, or
@@ -66,12 +67,39 @@ func (s *Slices) Node(node *v1.Node) (*Node, bool) {
 	if len(s.slices[node.Name]) == 0 {
 		return nil, false
 	}
-	n, known := s.nodes[node.Name]
+	p, known := s.nodes[node.Name]
 	if !known {
-		n = s.read(s.slices[node.Name])
-		s.nodes[node.Name] = n
+		p = &published{node: s.read(s.slices[node.Name])}
+		s.nodes[node.Name] = p
 	}
-	return n, n != nil
+	if p.node == nil {
+		return nil, false
+	}
+	return p.beside(node.Status.Capacity), true
+}
+
+// published is the GPUs that slices of a node have.
+type published struct {
+	// node is nil where there are no GPUs.
+	node *Node
+	// doubted is the same node, which advertises another number of GPUs, so many.
+	doubted    *Node
+	advertised int64
+}
+
+// beside is the node where it advertises GPUs too, or none.
+func (p *published) beside(capacity v1.ResourceList) *Node {
+	quantity := capacity[gpu.NVIDIA]
+	advertised := quantity.Value()
+	if advertised == 0 || advertised == int64(p.node.Shape.Devices()) || p.node.Doubt != "" {
+		return p.node
+	}
+	if p.doubted == nil || p.advertised != advertised {
+		doubted := *p.node
+		doubted.Doubt = fmt.Sprintf("its ResourceSlices have %d GPUs, and it advertises %d", p.node.Shape.Devices(), advertised)
+		p.doubted, p.advertised = &doubted, advertised
+	}
+	return p.doubted
 }
 
 // shared is the shape that is known and the same, or else this one.
