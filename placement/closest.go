@@ -65,7 +65,7 @@ func (i *Islands) fit(node fwk.NodeInfo, free int64, n, pods int) islands.Fit {
 	if n < 2 {
 		unknown = islands.Fit{}
 	}
-	gpus, ok := i.source.Node(node.Node())
+	gpus, ok := i.known(node.Node())
 	if !ok {
 		return unknown
 	}
@@ -157,7 +157,7 @@ func (i *Islands) Choose(pod *v1.Pod, node fwk.NodeInfo) bool {
 	if err != nil || d.gpus == 0 {
 		return false
 	}
-	gpus, ok := i.source.Node(node.Node())
+	gpus, ok := i.known(node.Node())
 	if !ok {
 		return false
 	}
@@ -175,12 +175,12 @@ func (i *Islands) Choose(pod *v1.Pod, node fwk.NodeInfo) bool {
 	return true
 }
 
-// BestDevices tells which devices of the node a pod with n GPUs is best given, of those
-// that are not taken. False if it does not matter, or if there are too few.
-func (i *Islands) BestDevices(node *v1.Node, taken func(inventory.DeviceID) bool, n int) (best func(inventory.DeviceID) bool, ok bool) {
-	gpus, ok := i.source.Node(node)
+// BestDevices tells which GPUs of the node a pod with n GPUs is best given, of those
+// of which no device is taken. False if it does not matter, or if there are too few.
+func (i *Islands) BestDevices(node *v1.Node, taken func(inventory.DeviceID) bool, n int) (gpus *inventory.Node, best islands.Set, ok bool) {
+	gpus, ok = i.known(node)
 	if !ok || gpus.Shape.Uniform() {
-		return nil, false
+		return nil, 0, false
 	}
 	free := islands.First(gpus.Shape.Devices())
 	for id, index := range gpus.Devices() {
@@ -189,13 +189,14 @@ func (i *Islands) BestDevices(node *v1.Node, taken func(inventory.DeviceID) bool
 		}
 	}
 	c, ok := gpus.Shape.Choose(free, n)
-	if !ok {
-		return nil, false
-	}
-	return func(id inventory.DeviceID) bool {
-		index, ok := gpus.Index(id)
-		return ok && c.Devices.Has(index)
-	}, true
+	return gpus, c.Devices, ok
+}
+
+// known is what is known of the node now. For a moment nothing is of one that has more
+// GPUs than others before.
+func (i *Islands) known(node *v1.Node) (*inventory.Node, bool) {
+	gpus, ok := i.source.Node(node)
+	return gpus, ok && gpus.Shape.Ready()
 }
 
 // Forget gives up what was chosen for the pod.

@@ -1,8 +1,10 @@
 package islands
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestOfProduct(t *testing.T) {
@@ -55,5 +57,53 @@ func TestArrangementsHaveTheirNumbersOfGPUs(t *testing.T) {
 	}
 	if got := slices.Collect(SetOf(1, 3).subsets(1)); !slices.Equal(got, []Set{SetOf(1), SetOf(3)}) {
 		t.Errorf("each of two GPUs is one of %v", got)
+	}
+}
+
+// TestReady: nobody waits for the tables of a Shape of many GPUs.
+func TestReady(t *testing.T) {
+	for _, gpus := range []int{2, 8, quick} {
+		if s, err := PCIePairs.Shape(gpus); err != nil || !s.Ready() {
+			t.Errorf("%d GPUs are not ready at once (%v)", gpus, err)
+		}
+	}
+	if s, err := Switch.Shape(MaxDevices); err != nil || !s.Ready() {
+		t.Errorf("GPUs that are all alike are not ready at once (%v)", err)
+	}
+	s, err := PCIePairs.Shape(MaxDevices)
+	if err != nil || s.Ready() {
+		t.Fatalf("all sets of %d GPUs are known at once (%v)", MaxDevices, err)
+	}
+	for deadline := time.Now().Add(time.Minute); !s.Ready(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is not ready within a minute")
+		}
+	}
+	if c, ok := s.Choose(First(MaxDevices), 2); !ok || c.Link != PCIe {
+		t.Errorf("two of all GPUs are %v", c)
+	}
+}
+
+// The first question about a Shape, and further ones.
+func BenchmarkShape(b *testing.B) {
+	for _, gpus := range []int{8, 16} {
+		b.Run(fmt.Sprintf("first of %d GPUs", gpus), func(b *testing.B) {
+			for b.Loop() {
+				s, err := PCIePairs.Shape(gpus)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.Likely(gpus/2, 2, 1)
+			}
+		})
+		b.Run(fmt.Sprintf("whether %d GPUs are ready", gpus), func(b *testing.B) {
+			s, err := PCIePairs.Shape(gpus)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				s.Ready()
+			}
+		})
 	}
 }

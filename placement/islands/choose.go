@@ -13,6 +13,9 @@ type Choice struct {
 	Breaks uint32
 }
 
+// mostChosen bounds how many answers are remembered.
+const mostChosen = 4096
+
 // Choose chooses n of the free GPUs, false if there are fewer. Those are chosen
 // whose worst link is best; then those with the best ring; then those that leave the
 // most useful rest, in which larger islands stay whole; then those with more of the
@@ -49,6 +52,9 @@ func (s *Shape) Choose(free Set, n int) (Choice, bool) {
 		}
 	}
 	c := Choice{Devices: best, Link: s.apart[best], Breaks: s.breaks(best, free&^best)}
+	if len(s.chosen) == mostChosen {
+		clear(s.chosen)
+	}
 	s.chosen[q] = c
 	return c, true
 }

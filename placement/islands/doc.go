@@ -7,7 +7,8 @@
 // the best of them; where only their number is known, Likely says what may be had
 // and what is had in any case, and names none.
 //
-// Everything is exact: all sets of GPUs are looked at, once for each Shape. The
+// Everything is exact: all sets of GPUs are looked at, once for each Shape, which for
+// more than ten takes so long that who must not wait asks Ready first. The
 // package knows no nodes and no pods but numbers; who enforces a choice is the
 // caller's matter. Start from Shape.
 package islands

@@ -54,8 +54,9 @@ func (s *Shape) Likely(free, n, pods int) (f Fit, ok bool) {
 		return Fit{}, false
 	}
 	f.Possible = best.Possible
+	s.once.Do(s.tabulate)
 	for i := range pods {
-		f.Sure = max(f.Sure, s.surely(free-i*n, n))
+		f.Sure = max(f.Sure, s.sure[n][free-i*n])
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,29 +64,25 @@ func (s *Shape) Likely(free, n, pods int) (f Fit, ok bool) {
 	return f, true
 }
 
-// surely is the worst link of the best n of so many free GPUs, over all sets of
-// that many.
-func (s *Shape) surely(free, n int) Link {
-	s.once.Do(s.tabulate)
+// surely is, for each number of free GPUs, the worst link of the best n of them, over
+// all sets of that many.
+func (s *Shape) surely(n int) (worst [MaxDevices + 1]Link) {
 	// The best n of a set are the set itself, or the best n of one that lacks one.
 	best := make([]Link, len(s.apart))
-	var worst Link
 	for set := range best {
 		size := Set(set).Len()
-		if size < n || size > free {
+		switch {
+		case size < n:
 			continue
-		}
-		best[set] = Machine
-		if size == n {
+		case size == n:
 			best[set] = s.apart[set]
-		} else {
+		default:
+			best[set] = Machine
 			for i := range Set(set).Indices() {
 				best[set] = min(best[set], best[set&^(1<<i)])
 			}
 		}
-		if size == free {
-			worst = max(worst, best[set])
-		}
+		worst[size] = max(worst[size], best[set])
 	}
 	return worst
 }

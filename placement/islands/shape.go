@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 // Link is how two GPUs of a node are joined. A smaller one is better.
@@ -50,12 +51,18 @@ type Shape struct {
 	uniform bool
 
 	once sync.Once
+	// tabulating and tabulated say that the tables below are being made, and that they
+	// are there.
+	tabulating, tabulated atomic.Bool
 	// apart is, for each set, the worst link of two of its GPUs.
 	apart []Link
 	// rings is, for each set, the worst link of its best ring.
 	rings []Link
 	// uses is how many sets of other pods each set has.
 	uses []usefulness
+	// sure is, for each size of a pod and each number of free GPUs, the worst link of the
+	// pod's best GPUs, over all sets of so many.
+	sure [MaxDevices + 1][MaxDevices + 1]Link
 
 	mu     sync.Mutex
 	chosen map[question]Choice
@@ -121,6 +128,22 @@ func (s *Shape) Apart(set Set) Link {
 	return s.apart[set]
 }
 
+// quick is for how many GPUs all sets are looked at in a millisecond or two.
+const quick = 10
+
+// Ready says that the next question is answered at once. Where it would take long, as
+// the first one about a Shape of many GPUs does, it has the answers made in the
+// background, and is false until they are there.
+func (s *Shape) Ready() bool {
+	if s.uniform || s.n <= quick || s.tabulated.Load() {
+		return true
+	}
+	if s.tabulating.CompareAndSwap(false, true) {
+		go s.once.Do(s.tabulate)
+	}
+	return false
+}
+
 // tabulate looks at all sets, once.
 func (s *Shape) tabulate() {
 	s.apart = make([]Link, 1<<s.n)
@@ -138,6 +161,10 @@ func (s *Shape) tabulate() {
 	}
 	s.rings = s.ringsOf()
 	s.uses = usefulnessOf(s.apart)
+	for n := range s.n + 1 {
+		s.sure[n] = s.surely(n)
+	}
+	s.tabulated.Store(true)
 }
 
 // ringsOf is, for each set, the worst link of its best ring, in which each GPU talks

@@ -63,6 +63,7 @@ func TestPodsGetDevicesThatAreClose(t *testing.T) {
 	}{
 		{name: "a pair", gpus: []int64{2}, want: [][]string{{"gpu-0", "gpu-3"}}},
 		{name: "a single GPU breaks no second pair", gpus: []int64{1, 2, 1}, want: [][]string{{"gpu-0"}, {"gpu-1", "gpu-2"}, {"gpu-3"}}},
+		{name: "each single GPU is the best that is left", gpus: []int64{1, 1}, want: [][]string{{"gpu-0"}, {"gpu-3"}}},
 		{name: "all", gpus: []int64{4}, want: [][]string{{"gpu-0", "gpu-1", "gpu-2", "gpu-3"}}},
 		{name: "without the plugin the first are taken", gpus: []int64{2}, want: [][]string{{"gpu-0", "gpu-1"}}, plain: true},
 	} {

@@ -1,6 +1,7 @@
 package gpudevices
 
 import (
+	"cmp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/inventory"
+	"github.com/muster-gpu/muster/placement/islands"
 )
 
 // orderedSlices lists slices with the GPUs first that a pod is best given.
@@ -21,14 +23,23 @@ type orderedSlices struct {
 	mix    *placement.Mix
 	// gpus is how many GPUs the pod asks for, 0 while there is none.
 	gpus int
+	// last are the slices as they were ordered last, by name.
+	last map[string]orderedSlice
+}
+
+// orderedSlice is a slice with the best GPUs first.
+type orderedSlice struct {
+	of, ordered *resourceapi.ResourceSlice
+	gpus        *inventory.Node
+	best        islands.Set
 }
 
 // ListWithDeviceTaintRules returns the scheduler's slices. Those of which the order is
 // another one are copies.
 func (s *orderedSlices) ListWithDeviceTaintRules() ([]*resourceapi.ResourceSlice, error) {
 	all, err := s.ResourceSliceLister.ListWithDeviceTaintRules()
-	islands := s.mix.Islands()
-	if err != nil || s.gpus == 0 || islands == nil {
+	near := s.mix.Islands()
+	if err != nil || s.gpus == 0 || near == nil {
 		return all, err
 	}
 	allocated, err := s.claims.ListAllAllocatedDevices()
@@ -45,26 +56,40 @@ func (s *orderedSlices) ListWithDeviceTaintRules() ([]*resourceapi.ResourceSlice
 			continue
 		}
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: *slice.Spec.NodeName}}
-		best, ok := islands.BestDevices(node, taken, s.gpus)
+		gpus, best, ok := near.BestDevices(node, taken, s.gpus)
 		if !ok {
 			continue
 		}
-		ordered := *slice
-		ordered.Spec.Devices = slices.Clone(slice.Spec.Devices)
-		slices.SortStableFunc(ordered.Spec.Devices, func(a, b resourceapi.Device) int {
-			switch x, y := best(device(slice, a)), best(device(slice, b)); {
-			case x && !y:
-				return -1
-			case y && !x:
-				return 1
-			}
-			return 0
-		})
-		all[i] = &ordered
+		last := s.last[slice.Name]
+		if last.of != slice || last.gpus != gpus || last.best != best {
+			last = order(slice, gpus, best)
+			s.remember(last, len(all))
+		}
+		all[i] = last.ordered
 	}
 	return all, nil
 }
 
-func device(slice *resourceapi.ResourceSlice, d resourceapi.Device) inventory.DeviceID {
-	return inventory.DeviceID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Device: d.Name}
+// remember keeps a slice in its order; of those that are gone, no more than there are
+// others.
+func (s *orderedSlices) remember(o orderedSlice, slices int) {
+	if s.last == nil || len(s.last) > 2*slices {
+		s.last = map[string]orderedSlice{}
+	}
+	s.last[o.of.Name] = o
+}
+
+// order puts the best GPUs of a node first.
+func order(slice *resourceapi.ResourceSlice, gpus *inventory.Node, best islands.Set) orderedSlice {
+	ordered := *slice
+	ordered.Spec.Devices = slices.Clone(slice.Spec.Devices)
+	later := func(d resourceapi.Device) int {
+		id := inventory.DeviceID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Device: d.Name}
+		if index, ok := gpus.Index(id); ok && best.Has(index) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(ordered.Spec.Devices, func(a, b resourceapi.Device) int { return cmp.Compare(later(a), later(b)) })
+	return orderedSlice{slice, &ordered, gpus, best}
 }
