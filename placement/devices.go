@@ -1,9 +1,13 @@
 package placement
 
 import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
@@ -22,6 +26,7 @@ func newDevices(base fwk.SharedDRAManager, consumable bool) *devices {
 		ResourceClaimTracker: base.ResourceClaims(),
 		made:                 map[string]*resourceapi.ResourceClaim{},
 		allocated:            map[types.UID]*resourceapi.ResourceClaim{},
+		absent:               map[types.UID]*v1.Pod{},
 		consumable:           consumable,
 	}}
 }
@@ -37,6 +42,8 @@ type claimTracker struct {
 	allocated map[types.UID]*resourceapi.ResourceClaim
 	// pools are the nodes whose GPUs are counted, by the pools of these.
 	pools map[string]*nodeDevices
+	// absent are pods that count as gone: devices that only they have are free.
+	absent map[types.UID]*v1.Pod
 	// consumable: devices may be shared by their capacity.
 	consumable bool
 	// record takes down how to undo a change.
@@ -92,6 +99,7 @@ func (t *claimTracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID],
 	if err != nil {
 		return nil, err
 	}
+	t.setFree(found)
 	for _, claim := range t.allocated {
 		for _, r := range claim.Status.Allocation.Devices.Results {
 			if !ptr.Deref(r.AdminAccess, false) {
@@ -102,6 +110,38 @@ func (t *claimTracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID],
 	return found, nil
 }
 
+// setFree takes those devices out that only absent pods have.
+func (t *claimTracker) setFree(allocated sets.Set[structured.DeviceID]) {
+	for _, pod := range t.absent {
+		for name := range resourceclaim.PodClaims(pod) {
+			claim, err := t.ResourceClaimTracker.Get(pod.Namespace, name)
+			if err != nil || claim.Status.Allocation == nil || t.allocated[claim.UID] != nil || slices.ContainsFunc(claim.Status.ReservedFor, t.isThere) {
+				continue
+			}
+			for _, r := range claim.Status.Allocation.Devices.Results {
+				if !ptr.Deref(r.AdminAccess, false) {
+					allocated.Delete(structured.MakeDeviceID(r.Driver, r.Pool, r.Device))
+				}
+			}
+		}
+	}
+}
+
+func (t *claimTracker) isThere(consumer resourceapi.ResourceClaimConsumerReference) bool {
+	return t.absent[consumer.UID] == nil
+}
+
+// absent has a pod count as gone, or not any more. Nil has no devices.
+func (c *claims) absent(pod *v1.Pod, gone bool) {
+	switch {
+	case c == nil || c.devices == nil:
+	case gone:
+		c.devices.tracker.absent[pod.UID] = pod
+	default:
+		delete(c.devices.tracker.absent, pod.UID)
+	}
+}
+
 // GatherAllocatedState adds the trial's devices and shares of devices to the
 // scheduler's.
 func (t *claimTracker) GatherAllocatedState() (*structured.AllocatedState, error) {
@@ -109,6 +149,7 @@ func (t *claimTracker) GatherAllocatedState() (*structured.AllocatedState, error
 	if err != nil {
 		return nil, err
 	}
+	t.setFree(found.AllocatedDevices)
 	for _, claim := range t.allocated {
 		for _, r := range claim.Status.Allocation.Devices.Results {
 			id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)

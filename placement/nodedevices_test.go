@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,9 +57,9 @@ func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
 			whole := makeDeviceClass()
 			whole.Spec.ExtendedResourceName = new(string(gpuResource))
 			objects := []runtime.Object{whole}
-			slices := inventory.NewSlices(inventory.NewProducts(nil))
+			published := inventory.NewSlices(inventory.NewProducts(nil))
 			for _, slice := range []*resourceapi.ResourceSlice{gpuSlice("d0", "r0", "r1", "r0", "r1"), gpuSlice("d1", "r0", "r0", "r1", "r1")} {
-				slices.Replace(nil, slice)
+				published.Replace(nil, slice)
 				objects = append(objects, slice)
 			}
 			for _, n := range []int{2, 3, 4, 8} {
@@ -66,7 +67,7 @@ func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
 			}
 			c := newClaimCluster(t, objects, []*v1.Node{makeNode("d0", 0), makeNode("d1", 0), makeNode("n", 0)}, tt.running...)
 			c.await(t, func() bool { return c.planner.claims.isDevice(gpuResource) })
-			c.planner.UseIslands(NewIslands(slices, tt.enforcement, sets.New("gpu")))
+			c.planner.UseIslands(NewIslands(published, tt.enforcement, sets.New("gpu")))
 			before := c.dump(t)
 			assignment, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, tt.gang)
 			if err != nil {
@@ -83,6 +84,67 @@ func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, c.dump(t)); diff != "" {
 				t.Errorf("the plan has left something (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDevicesOfPodsThatAreAwayAreFree: d0 has four devices, which a claim has.
+func TestDevicesOfPodsThatAreAwayAreFree(t *testing.T) {
+	tests := []struct {
+		name string
+		away []string
+		want string
+	}{
+		{"while its pod is there", nil, "NoPlacement: no node passes: 1 cannot allocate all claims"},
+		{"while its pod is away", []string{"a", "b"}, "d0 x1"},
+		{"while another pod has it too", []string{"a"}, "NoPlacement: no node passes: 1 cannot allocate all claims"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			running := []*v1.Pod{makePod("a", 0, on("d0"), sharing("taken")), makePod("b", 0, on("d0"), sharing("taken"))}
+			claim := makeDeviceClaim("taken", 4)
+			claim.Status.Allocation = &resourceapi.AllocationResult{}
+			for i := range 4 {
+				claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{
+					Request: "gpus", Driver: deviceDriver, Pool: "d0", Device: fmt.Sprintf("gpu-%d", i),
+				})
+			}
+			for _, pod := range running {
+				claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
+			}
+			c := newClaimCluster(t, []runtime.Object{makeDeviceClass(), makeSlice("d0", 4), makeDeviceTemplate("gpus-4", 4), claim}, []*v1.Node{makeNode("d0", 0)}, running...)
+			c.await(t, func() bool {
+				allocated, err := c.planner.claims.devices.SharedDRAManager.ResourceClaims().ListAllAllocatedDevices()
+				return err == nil && len(allocated) == 4
+			})
+			w, err := c.planner.Without(c.planner.newTrial(c.ctx, c.fw, c.snap, nil).logger, c.snap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := func() string {
+				assignment, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gangOf(class(makePod("p", 0, claiming("gpus-4")), 1)))
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case why != nil:
+					return string(why.Class) + ": " + why.Message
+				}
+				return use(assignment[0])
+			}
+			for _, pod := range running {
+				if slices.Contains(tt.away, pod.Name) {
+					if err := w.Remove([]*v1.Pod{pod}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			got := plan()
+			if err := w.End(); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tt.want, tests[0].want}, []string{got, plan()}); diff != "" {
+				t.Errorf("nodes, or why not, and when they are back (-want +got):\n%s", diff)
 			}
 		})
 	}

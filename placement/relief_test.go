@@ -101,7 +101,7 @@ func TestRelief(t *testing.T) {
 				return
 			}
 			// It is true.
-			without, err := NewWithout(c.planner.newTrial(c.ctx, c.fw, c.snap, nil).logger, c.snap)
+			without, err := c.planner.Without(c.planner.newTrial(c.ctx, c.fw, c.snap, nil).logger, c.snap)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,11 +15,13 @@ import (
 // on it meanwhile is planned as if they had left their nodes. End makes the
 // snapshot exactly what it was.
 //
-// Volumes and devices that the pods have stay theirs: a plan that needs just
+// Devices that no other pods share with them are free meanwhile, unless they are shared
+// out by their capacity. Volumes that the pods have stay theirs: a plan that needs just
 // those is missed.
 type Without struct {
 	snap   *cache.Snapshot
 	logger klog.Logger
+	claims *claims
 	// away are the pods that are off their nodes now.
 	away map[types.UID]awayPod
 }
@@ -29,14 +31,14 @@ type awayPod struct {
 	node string
 }
 
-// NewWithout begins on a snapshot that must not be refreshed before End. It
+// Without begins on a snapshot that must not be refreshed before End. It
 // costs as much as all nodes of the snapshot are copied for. It must run on
 // the scheduler's scheduling goroutine.
-func NewWithout(logger klog.Logger, snap *cache.Snapshot) (*Without, error) {
+func (p *Planner) Without(logger klog.Logger, snap *cache.Snapshot) (*Without, error) {
 	if err := snap.StartMutations(); err != nil {
 		return nil, fmt.Errorf("taking pods off the snapshot: %w", err)
 	}
-	return &Without{snap: snap, logger: logger, away: map[types.UID]awayPod{}}, nil
+	return &Without{snap: snap, logger: logger, claims: p.claims, away: map[types.UID]awayPod{}}, nil
 }
 
 // Remove takes pods off their nodes. One that the snapshot does not have, or
@@ -54,6 +56,7 @@ func (w *Without) Remove(pods []*v1.Pod) error {
 			return fmt.Errorf("taking pod %s off the snapshot: %w", klog.KObj(pod), err)
 		}
 		w.away[pod.UID] = awayPod{info, pod.Spec.NodeName}
+		w.claims.absent(info.GetPod(), true)
 	}
 	return nil
 }
@@ -69,6 +72,7 @@ func (w *Without) Restore(pods []*v1.Pod) error {
 			return fmt.Errorf("putting pod %s back into the snapshot: %w", klog.KObj(pod), err)
 		}
 		delete(w.away, pod.UID)
+		w.claims.absent(p.info.GetPod(), false)
 	}
 	return nil
 }
@@ -77,6 +81,9 @@ func (w *Without) Restore(pods []*v1.Pod) error {
 func (w *Without) End() error {
 	if w.snap == nil {
 		return errors.New("the pods are back in the snapshot already")
+	}
+	for _, p := range w.away {
+		w.claims.absent(p.info.GetPod(), false)
 	}
 	err := w.snap.EndMutations()
 	w.snap = nil

@@ -31,7 +31,7 @@ func TestPlanWithoutPodsIsThePlanOfAClusterThatNeverHadThem(t *testing.T) {
 		c, never := newClusterIn(ctx, t, nodes, running...), newClusterIn(ctx, t, nodes, others...)
 		before := c.dump(t)
 
-		w, err := NewWithout(klog.Logger{}, c.snap)
+		w, err := c.planner.Without(klog.Logger{}, c.snap)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestHopeless(t *testing.T) {
 func TestWithoutPassesOverPodsThatTheSnapshotDoesNotHave(t *testing.T) {
 	c := newCluster(t, makeNodes(1, 8), makePod("x", 5, on("node-0")))
 	before := c.dump(t)
-	w, err := NewWithout(klog.Logger{}, c.snap)
+	w, err := c.planner.Without(klog.Logger{}, c.snap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func BenchmarkWithout(b *testing.B) {
 			c := newCluster(b, makeNodes(nodes, 8), running...)
 			b.ReportAllocs()
 			for b.Loop() {
-				w, err := NewWithout(klog.Logger{}, c.snap)
+				w, err := c.planner.Without(klog.Logger{}, c.snap)
 				if err != nil {
 					b.Fatal(err)
 				}

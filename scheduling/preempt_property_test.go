@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/quota"
 )
 
@@ -203,7 +202,7 @@ func (j *judge) plans(t *rapid.T, gone []victim) bool {
 	if err != nil || no != nil {
 		t.Fatalf("the profile: %v %v", no, err)
 	}
-	w, err := placement.NewWithout(klog.Logger{}, snap)
+	w, err := j.cycle.planner.Without(klog.Logger{}, snap)
 	if err != nil {
 		t.Fatal(err)
 	}

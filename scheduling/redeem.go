@@ -94,7 +94,7 @@ func (p *pass) planWithout(job *workload.Job, classes []class, c *claim, reserve
 	if err != nil || why != nil {
 		return nil, nil, why, err
 	}
-	without, err := placement.NewWithout(klog.FromContext(p.ctx), snap)
+	without, err := p.planner.Without(klog.FromContext(p.ctx), snap)
 	if err != nil {
 		return nil, nil, nil, err
 	}

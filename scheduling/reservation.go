@@ -237,7 +237,7 @@ func (p *pass) foresee(job *workload.Job, classes []class, reserved []string, bu
 	}
 	gang, whole := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes)), wholeSets(job, classes)
 	keepOff(&gang, reserved)
-	without, err := placement.NewWithout(klog.FromContext(p.ctx), snap)
+	without, err := p.planner.Without(klog.FromContext(p.ctx), snap)
 	if err != nil {
 		return nil, last, err
 	}

@@ -95,7 +95,7 @@ func (s *search) run() (found bool, err error) {
 	if s.found.hopeless, err = s.planner.Hopeless(snap, wholeSets(s.job, s.classes), s.freed); s.found.hopeless || err != nil {
 		return false, err
 	}
-	if s.without, err = placement.NewWithout(klog.FromContext(s.ctx), snap); err != nil {
+	if s.without, err = s.planner.Without(klog.FromContext(s.ctx), snap); err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, s.without.End()) }()

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	gpuapi "github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/internal/sandbox"
@@ -45,6 +46,7 @@ func TestDevices(t *testing.T) {
 		{"pods get GPUs that share PCIe roots, and break no pair that they need not", closeDevices},
 		{"a pod that claims GPUs and names no queue goes to the default one", claimedDefault},
 		{"a pod that claims GPUs runs without a queue where there is no default one", claimedUnqueued},
+		{"a Job of higher priority gets the devices of one that is stopped for it", claimedPreempts},
 		{"a killed scheduler charges claimed GPUs once, and gives none of them away", claimedSchedulerKilled},
 	})
 }
@@ -70,9 +72,14 @@ func claiming(spec *corev1.PodSpec, template string) {
 // createClaiming creates a Job of pods that claim GPUs.
 func (tm batchTeam) createClaiming(t *testing.T, name, template string, pods int32) *batchv1.Job {
 	t.Helper()
+	job := tm.claimingJob(name, template, pods)
+	tm.make(t, job)
+	return job
+}
+
+func (tm batchTeam) claimingJob(name, template string, pods int32) *batchv1.Job {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: tm.namespace, Name: name, Labels: map[string]string{workload.QueueLabel: "q"}}, Spec: jobSpec(pods, 0)}
 	claiming(&job.Spec.Template.Spec, template)
-	tm.make(t, job)
 	return job
 }
 
@@ -210,6 +217,22 @@ func claimedUnqueued(t *testing.T, tm batchTeam) {
 		}
 		return nil
 	})
+}
+
+func claimedPreempts(t *testing.T, tm batchTeam) {
+	tm.make(t, &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent-devices"}, Value: 100})
+	tm.preemptingQueue(t, 32)
+	eight := tm.claimTemplate(t, 8)
+	tm.createClaiming(t, "victim", eight, 4)
+	tm.runs(t, "victim", 4)
+	urgent := tm.claimingJob("urgent", eight, 2)
+	urgent.Labels["kueue.x-k8s.io/priority-class"] = "urgent-devices"
+	tm.make(t, urgent)
+	tm.paired(t, tm.runs(t, "urgent", 2), 8)
+	tm.waits(t, "victim", "WaitingForQuota", "needs 32 GPUs")
+	tm.usage(t, "q", 16, 1, 1)
+	tm.end(t, "urgent")
+	tm.paired(t, tm.runs(t, "victim", 4), 8)
 }
 
 func claimedSchedulerKilled(t *testing.T, tm batchTeam) {
