@@ -189,6 +189,8 @@ func TestTheConfigurationSaysWhetherJobsGoToTheDefaultQueue(t *testing.T) {
 			reader := metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
 				TypeMeta:   metav1.TypeMeta{APIVersion: "kueue.x-k8s.io/v1beta2", Kind: "LocalQueue"},
 				ObjectMeta: metav1.ObjectMeta{Namespace: "nlp", Name: "default"},
+			}, &metav1.PartialObjectMetadata{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "nlp"},
 			})
 			config := configv1alpha1.DefaultWebhook()
 			config.Unqueued = mode
