@@ -33,7 +33,7 @@ type claim struct {
 	// way, and victims those that were stopped for it and have not left.
 	gone, awaits, victims map[types.UID]struct{}
 	// tried is what had happened when it was tried in vain beside those of gone
-	// that are leaving still.
+	// that are leaving still, or with devices of those that have left still taken.
 	tried moves
 	// until is when it ends if they have not left.
 	until time.Time
@@ -43,6 +43,9 @@ const (
 	// claimFor is how long victims may take to leave, beside the time that their
 	// pods are given to end.
 	claimFor = 10 * time.Minute
+	// devicesFreed is how long a claim lasts at most when they have left: devices of
+	// a pod that has gone are taken back a moment later, by another controller.
+	devicesFreed = 30 * time.Second
 	// claimPause, doubled for each claim that failed in a row up to maxClaimPause,
 	// is how long nobody is stopped for a job whose claim came to nothing.
 	claimPause, maxClaimPause = time.Minute, 30 * time.Minute
@@ -117,9 +120,7 @@ func (l *Ledger) promise(e *entry, a *quota.Assignment, holds []*corev1.Pod, vic
 // ripe says that it is worth a try: those have left that were stopped for it, and
 // others whom the plan took for gone have left too, or there may be another place
 // by now.
-func (c *claim) ripe() bool {
-	return len(c.victims) == 0 && (len(c.awaits) == 0 || c.tried == moves{})
-}
+func (c *claim) ripe() bool { return len(c.victims) == 0 && c.tried == moves{} }
 
 // preempt stops one job for another.
 func (l *Ledger) preempt(v victim, by *entry) {
@@ -200,6 +201,8 @@ func (l *Ledger) tendClaims(now time.Time) {
 	for _, e := range maps.Clone(l.claims) {
 		c := e.claim
 		switch {
+		case now.After(c.until) && len(c.awaits) == 0:
+			l.failClaim(e, "the jobs have left, and there are still no devices for it")
 		case now.After(c.until):
 			l.failClaim(e, fmt.Sprintf("%s did not leave in time", jobs(len(c.awaits))))
 		case c.tried != moves{} && c.tried != l.waits.seen:
@@ -279,6 +282,9 @@ func (e *entry) claimedNodes() []string {
 // whyClaimed is what a job says that has a claim.
 func (l *Ledger) whyClaimed(e *entry) *reason.Reason {
 	n := len(e.claim.awaits)
+	if n == 0 && e.claim.tried != (moves{}) {
+		return reason.New(reason.WaitingForPreemptedWorkloads, "the jobs that were stopped for it have left; it waits until their devices are free")
+	}
 	if n == 0 {
 		return reason.New(reason.WaitingForPreemptedWorkloads, "the jobs that were stopped for it have left; it is about to start")
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/muster-gpu/muster/rendering"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // watchClaims has jobs with claims tried again when volumes, claims, devices or
@@ -106,4 +107,11 @@ func (l *Ledger) claimsChanged() {
 	if len(l.waits.lost) > 0 {
 		l.effects.Admit()
 	}
+}
+
+// takesDevices says that pods of the job claim devices, or ask for resources behind
+// which there are some.
+func (l *Ledger) takesDevices(job *workload.Job) bool {
+	claims := func(ps workload.PodSet) bool { return len(ps.PlacedTemplate().Spec.ResourceClaims) > 0 }
+	return slices.ContainsFunc(job.PodSets, claims) || slices.ContainsFunc(extendedOf(job), l.isDevice)
 }

@@ -36,7 +36,8 @@ func (p *pass) redeem() error {
 
 // redeemOne plans the job of a claim once more, without its own phantoms, and
 // admits it. If that cannot be, the claim goes on waiting for those of whom the
-// plan thought as gone, and ends if there are none.
+// plan thought as gone, or for the devices of those that have left, and ends if it has
+// neither to wait for.
 func (p *pass) redeemOne(e *entry) error {
 	l := p.ledger
 	l.mu.Lock()
@@ -81,6 +82,12 @@ func (p *pass) redeemOne(e *entry) error {
 			c.awaits[uid] = struct{}{}
 		}
 		c.tried = seen
+	case e.claim == c && err == nil && why.Class == reason.NoPlacement && l.takesDevices(e.job):
+		c.tried = seen
+		if last := l.clock.Now().Add(devicesFreed); last.Before(c.until) {
+			c.until = last
+		}
+		l.effects.Report()
 	case e.claim == c:
 		l.failClaim(e, fmt.Sprintf("there is no place for it now (%s)", errors.Join(err, asError(why))))
 	}

@@ -47,10 +47,16 @@ func newStage(ctx context.Context, t fataler) *stage {
 // it is not nil.
 func newStageOn(ctx context.Context, t fataler, c clock.PassiveClock, pop func(klog.Logger) (framework.QueuedEntityInfo, error)) *stage {
 	t.Helper()
-	ctx = klog.NewContext(ctx, klog.Logger{})
 	client := fake.NewClientset()
+	return newStageIn(ctx, t, c, client, informers.NewSharedInformerFactory(client, 0), pop)
+}
+
+// newStageIn has a client, and its informers, which do not run yet.
+func newStageIn(ctx context.Context, t fataler, c clock.PassiveClock, client *fake.Clientset, factory informers.SharedInformerFactory, pop func(klog.Logger) (framework.QueuedEntityInfo, error)) *stage {
+	t.Helper()
+	ctx = klog.NewContext(ctx, klog.Logger{})
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	sched, err := scheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil, profile.NewRecorderFactory(broadcaster))
+	sched, err := scheduler.New(ctx, client, factory, nil, profile.NewRecorderFactory(broadcaster))
 	if err != nil {
 		t.Fatalf("building the scheduler: %v", err)
 	}
