@@ -25,12 +25,15 @@ const deactivatedDueTo = kueue.WorkloadDeactivated + "DueTo"
 // deactivates says that the job is not to come back by itself.
 func (w eviction) deactivates() bool { return strings.HasPrefix(w.reason, deactivatedDueTo) }
 
+// cannotStart begins the message of an eviction whose job could not be resumed.
+const cannotStart = "it cannot start: "
+
 // failToStart releases an admitted job whose owner cannot be resumed.
 func (l *Ledger) failToStart(uid types.UID, message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.jobs[uid]; e != nil {
-		l.evict(e, eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, message: "it cannot start: " + message, backOff: true})
+		l.evict(e, eviction{reason: kueue.WorkloadEvictedByPodsReadyTimeout, message: cannotStart + message, backOff: true})
 	}
 }
 

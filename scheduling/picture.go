@@ -3,6 +3,7 @@ package scheduling
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,6 +161,17 @@ func (l *Ledger) count() (counts, map[string][]types.NamespacedName) {
 	return c, queues
 }
 
+// whyBackingOff is why a job was released that is tried again later.
+func (e *entry) whyBackingOff() string {
+	if !e.requeueAt.time().Equal(requeueAt(e.workload)) {
+		return "its admission could not be written"
+	}
+	if c := saysEvicted(e.workload); c != nil && strings.HasPrefix(c.Message, cannotStart) {
+		return "it could not be resumed"
+	}
+	return "its pods were not all on nodes, or not all ready, in time"
+}
+
 // whyPending is the reason to report for a waiting job; nil while no job
 // of its bucket has been tried.
 func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reason {
@@ -171,7 +183,7 @@ func (l *Ledger) whyPending(e *entry, now time.Time, position int) *reason.Reaso
 	case e.claim != nil:
 		return l.whyClaimed(e)
 	case e.requeueAt.after(now):
-		return reason.New(reason.BackingOff, "its pods were not all on nodes, or not all ready, in time; it is tried again at %s", e.requeueAt.time().Format(time.RFC3339))
+		return reason.New(reason.BackingOff, "%s; it is tried again at %s", e.whyBackingOff(), e.requeueAt.time().Format(time.RFC3339))
 	}
 	b := e.spot.bucket
 	if b != nil && b.cure.wait == behind {

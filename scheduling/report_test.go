@@ -21,7 +21,16 @@ func TestWhyPending(t *testing.T) {
 		noPlace  = reason.New(reason.NoPlacement, "no node has 8")
 		blocked  = reason.New(reason.RuntimeNotFound, "runtime torch does not exist")
 		rival    = reason.New(reason.AnotherScheduler, "Kueue is alive")
-		backsOff = reason.New(reason.BackingOff, "its pods were not all on nodes, or not all ready, in time; it is tried again at 2030-01-01T00:01:00Z")
+		backsOff = func(why string) *reason.Reason {
+			return reason.New(reason.BackingOff, "%s; it is tried again at 2030-01-01T00:01:00Z", why)
+		}
+		evictedFor = func(message string) *kueue.Workload {
+			wl := &kueue.Workload{}
+			at := metav1.NewTime(epoch0.Add(time.Minute))
+			wl.Status.RequeueState = &kueue.RequeueState{RequeueAt: &at}
+			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: message}}
+			return wl
+		}
 	)
 	tried := spot{bucket: &bucket{why: noPlace}}
 	tests := map[string]struct {
@@ -30,10 +39,21 @@ func TestWhyPending(t *testing.T) {
 		position int
 		want     *reason.Reason
 	}{
-		"a job that was not tried yet says nothing":   {},
-		"a job that was tried says why in full":       {entry: entry{spot: tried}, position: exactReasons, want: noPlace},
-		"one further back says its class":             {entry: entry{spot: tried}, position: exactReasons + 1, want: reason.New(reason.NoPlacement, "behind the first 20 jobs of its queue")},
-		"a job that backs off says until when":        {entry: entry{spot: tried, requeueAt: instantOf(epoch0.Add(time.Minute))}, want: backsOff},
+		"a job that was not tried yet says nothing": {},
+		"a job that was tried says why in full":     {entry: entry{spot: tried}, position: exactReasons, want: noPlace},
+		"one further back says its class":           {entry: entry{spot: tried}, position: exactReasons + 1, want: reason.New(reason.NoPlacement, "behind the first 20 jobs of its queue")},
+		"a job that was too slow says until when it backs off": {
+			entry: entry{spot: tried, requeueAt: instantOf(epoch0.Add(time.Minute)), workload: evictedFor("2 of 4 pods became ready within 30m0s")},
+			want:  backsOff("its pods were not all on nodes, or not all ready, in time"),
+		},
+		"so does one whose owner was not to be resumed": {
+			entry: entry{spot: tried, requeueAt: instantOf(epoch0.Add(time.Minute)), workload: evictedFor("it cannot start: its templates cannot be changed")},
+			want:  backsOff("it could not be resumed"),
+		},
+		"and one whose admission was not written": {
+			entry: entry{spot: tried, requeueAt: instantOf(epoch0.Add(time.Minute)), workload: &kueue.Workload{}},
+			want:  backsOff("its admission could not be written"),
+		},
 		"a back-off that is over is not told":         {entry: entry{spot: tried, requeueAt: instantOf(epoch0)}, want: noPlace},
 		"another scheduler is the reason for all":     {entry: entry{spot: tried, requeueAt: instantOf(epoch0.Add(time.Minute))}, rival: rival, want: rival},
 		"but what the job itself lacks is told first": {entry: entry{spot: tried, blocked: blocked}, rival: rival, want: blocked},
