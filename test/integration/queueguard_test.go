@@ -28,6 +28,7 @@ func TestRunningJobsKeepTheirQueue(t *testing.T) {
 	c.Namespace(t, "team")
 	for _, kind := range []schema.GroupVersionKind{
 		{Group: "kubeflow.org", Version: "v1", Kind: "PyTorchJob"}, {Group: "ray.io", Version: "v1", Kind: "RayCluster"},
+		{Group: "ray.io", Version: "v1", Kind: "RayJob"},
 	} {
 		c.AddKind(t, kind)
 	}
@@ -50,7 +51,7 @@ func TestRunningJobsKeepTheirQueue(t *testing.T) {
 	)
 	kinds := []struct{ apiVersion, kind string }{
 		{"batch/v1", "Job"}, {"jobset.x-k8s.io/v1alpha2", "JobSet"}, {"trainer.kubeflow.org/v1alpha1", "TrainJob"},
-		{"kubeflow.org/v1", "PyTorchJob"}, {"ray.io/v1", "RayCluster"},
+		{"kubeflow.org/v1", "PyTorchJob"}, {"ray.io/v1", "RayCluster"}, {"ray.io/v1", "RayJob"},
 	}
 	for _, k := range kinds {
 		t.Run("a "+k.kind, func(t *testing.T) {
@@ -131,6 +132,7 @@ func guarded(t *testing.T, apiVersion, kind, name string, suspended bool) *unstr
 		"TrainJob":   `{"suspend":%t,"runtimeRef":{"name":"torch"}}`,
 		"PyTorchJob": `{"runPolicy":{"suspend":%t}}`,
 		"RayCluster": `{"suspend":%t}`,
+		"RayJob":     `{"suspend":%t}`,
 	}
 	u := &unstructured.Unstructured{}
 	content := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"namespace":"team","name":%q,"labels":{%q:"q"}},"spec":`+specs[kind]+`}`,
@@ -153,6 +155,9 @@ func ended(t *testing.T, c *testcluster.Cluster, u *unstructured.Unstructured) {
 	if u.GetKind() == "Job" {
 		status = `{"status":{"startTime":"2026-01-01T00:00:00Z","completionTime":"2026-01-01T00:00:01Z","succeeded":1,"conditions":[` +
 			condition("SuccessCriteriaMet") + `,` + condition(over) + `]}}`
+	}
+	if u.GetKind() == "RayJob" {
+		status = `{"status":{"jobDeploymentStatus":"Complete","jobStatus":"SUCCEEDED"}}`
 	}
 	if err := c.Client.Status().Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(status))); err != nil {
 		t.Fatalf("ending %s %s: %v", u.GetKind(), u.GetName(), err)
