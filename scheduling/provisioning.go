@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -42,15 +41,21 @@ type Provisioning struct {
 // and no nodes.
 type provisioner struct {
 	*Jobs
-	// unwanted is since when requests are not needed that are still there, and failures
+	// unwanted is since when requests are not needed that are still there, and failed
 	// how many in a row have failed before the one that is made next; both by the UID
 	// of their Workload.
 	unwanted map[types.UID]time.Time
-	failures map[types.UID]int
+	failed   map[types.UID]failures
+}
+
+// failures are how many requests of a job have failed, which wanted nodes last then.
+type failures struct {
+	count  int
+	wanted time.Time
 }
 
 func newProvisioner(j *Jobs) *provisioner {
-	return &provisioner{Jobs: j, unwanted: map[types.UID]time.Time{}, failures: map[types.UID]int{}}
+	return &provisioner{Jobs: j, unwanted: map[types.UID]time.Time{}, failed: map[types.UID]failures{}}
 }
 
 // run works until ctx is done. Without a class it only takes back what was asked for
@@ -93,14 +98,15 @@ func (p *provisioner) provision(ctx context.Context) error {
 	}
 	now := p.clock.Now()
 	var errs []error
-	wanted := sets.New[types.UID]()
 	for _, w := range p.ledger.wantNodes(now) {
 		request := have[w.wl.UID]
-		wanted.Insert(w.wl.UID)
 		delete(have, w.wl.UID)
+		if f, some := p.failed[w.wl.UID]; some {
+			p.failed[w.wl.UID] = failures{f.count, now}
+		}
 		errs = append(errs, p.ask(ctx, w, request, now))
 	}
-	maps.DeleteFunc(p.failures, func(uid types.UID, _ int) bool { return !wanted.Has(uid) })
+	maps.DeleteFunc(p.failed, func(_ types.UID, f failures) bool { return now.Sub(f.wanted) >= provisioningStays })
 	maps.DeleteFunc(p.unwanted, func(uid types.UID, _ time.Time) bool { return have[uid] == nil })
 	for uid, request := range have {
 		if p.unwanted[uid].IsZero() {
@@ -164,7 +170,7 @@ func (p *provisioner) ask(ctx context.Context, w wantsNodes, request *unstructur
 		return err
 	}
 	if request.GetLabels()[provisioningHash] != hash {
-		delete(p.failures, w.wl.UID)
+		delete(p.failed, w.wl.UID)
 		return p.withdraw(ctx, request)
 	}
 	failed := failureOf(request)
@@ -172,12 +178,12 @@ func (p *provisioner) ask(ctx context.Context, w wantsNodes, request *unstructur
 		p.say(w.job, fmt.Sprintf("nodes are asked for by ProvisioningRequest %s", request.GetName()), false)
 		return nil
 	}
-	failures := failuresBefore(request) + 1
+	n := failuresBefore(request) + 1
 	again := "it is not made anew"
-	if retry := p.provisioning.Retry; !retry.spent(failures) {
-		at := failed.LastTransitionTime.Add(retry.wait(failures))
+	if retry := p.provisioning.Retry; !retry.spent(n) {
+		at := failed.LastTransitionTime.Add(retry.wait(n))
 		if !now.Before(at) {
-			p.failures[w.wl.UID] = failures
+			p.failed[w.wl.UID] = failures{n, now}
 			return p.withdraw(ctx, request)
 		}
 		again = fmt.Sprintf("it is made anew at %s", at.UTC().Format(time.RFC3339))

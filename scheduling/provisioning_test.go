@@ -161,6 +161,37 @@ func TestARequestThatFailedIsMadeAnewAfterALongerWaitEachTime(t *testing.T) {
 	}
 }
 
+func TestFailuresAreCountedOverAMomentInWhichTheJobWaitsForSomethingElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		moment time.Duration
+		want   int
+	}{
+		"a moment":   {time.Second, 1},
+		"some while": {provisioningStays + time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := asksWith(t, Provisioning{ClassName: "check", Retry: Backoff{Base: time.Minute, Max: time.Hour}})
+			a.fails(t, a.look(t))
+			a.stage.clock.Step(time.Minute)
+			if err := a.provision(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			a.queue("q", false, []string{"gpu"}, 2)
+			a.pass()
+			a.look(t)
+			a.stage.clock.Step(test.moment)
+			if request := a.look(t); request != nil {
+				t.Fatalf("a job that waits for quota has %v", request)
+			}
+			a.queue("q", false, []string{"gpu"}, 8)
+			a.pass()
+			if request := a.look(t); request == nil || failuresBefore(request) != test.want {
+				t.Errorf("then there is %v, want %d failures", request, test.want)
+			}
+		})
+	}
+}
+
 func TestAFailureWithoutATimeIsAsOldAsItsRequest(t *testing.T) {
 	a := asksWith(t, Provisioning{ClassName: "check", Retry: Backoff{Base: time.Minute, Max: time.Hour}})
 	request := a.look(t)

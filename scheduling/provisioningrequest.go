@@ -159,7 +159,7 @@ func (p *provisioner) create(ctx context.Context, w wantsNodes, hash string) err
 	request.SetNamespace(w.wl.Namespace)
 	request.SetName(w.wl.Name)
 	request.SetLabels(map[string]string{provisioningHash: hash})
-	if n := p.failures[w.wl.UID]; n > 0 {
+	if n := p.failed[w.wl.UID].count; n > 0 {
 		request.SetAnnotations(map[string]string{provisioningFailures: strconv.Itoa(n)})
 	}
 	request.SetOwnerReferences([]metav1.OwnerReference{owner})
