@@ -139,7 +139,8 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 	}
 	o.classes = prototypes(t.e, o.assignment, l.quota)
 	o.why = disagree(t.job, o.assignment, l.quota)
-	progress := t.b.progressIn(o.assignment, t.seen.queues)
+	way := wayOf(t.job, o.assignment)
+	progress := t.b.progressIn(way, t.seen.queues)
 	l.mu.Unlock()
 	if o.why != nil {
 		return false, nil
@@ -163,7 +164,7 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.b.keepProgress(o.assignment, t.seen.queues, progress)
+	t.b.keepProgress(way, t.seen.queues, progress)
 	logger := klog.FromContext(p.ctx)
 	switch {
 	case errors.Is(err, placement.ErrStopped):
@@ -191,7 +192,7 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 
 // plan looks for nodes for a job, or a part of it, on the snapshot, off those that are
 // reserved for others, and hears how close they are to each other. It goes on from
-// progress, nil for the beginning.
+// progress.
 func (p *pass) plan(t *attempt, job *workload.Job, classes []class, progress *placement.Progress) (placement.Assignment, *closeness, *reason.Reason, error) {
 	p.ledger.mu.Lock()
 	reserved, blind := p.ledger.reservedFrom(t.e), t.b.cure.blind
@@ -294,7 +295,7 @@ func (p *pass) giveUp(t *attempt, first *option) error {
 		}
 	}
 	p.refuse(t, t.cure(), why)
-	if current() && slices.ContainsFunc(t.options, func(o *option) bool { return o.unfinished }) {
+	if current() && (t.unfinished || slices.ContainsFunc(t.options, func(o *option) bool { return o.unfinished })) {
 		t.b.goesOn()
 	}
 	if first.quota == nil && len(placeless) == 0 {

@@ -275,11 +275,17 @@ func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 		t.e.job = some
 		out.classes = prototypes(t.e, a, l.quota)
 		t.e.job = had
+		way := wayOf(some, a)
+		progress := t.b.progressIn(way, t.seen.queues)
 		l.mu.Unlock()
 
 		var no *reason.Reason
 		var err error
-		out.plan, out.close, no, err = p.plan(t, some, out.classes, nil)
+		out.plan, out.close, no, err = p.plan(t, some, out.classes, progress)
+		l.mu.Lock()
+		t.b.keepProgress(way, t.seen.queues, progress)
+		l.mu.Unlock()
+		t.unfinished = t.unfinished || progress.Unfinished()
 		switch {
 		case err != nil:
 			return nil, err

@@ -40,8 +40,9 @@ type attempt struct {
 	// later: jobs to stop for it are to be looked for, and could not be yet.
 	later bool
 	// inPart is what can let the job start with fewer pods, nil where that was not
-	// tried.
-	inPart *cure
+	// tried. unfinished: a plan for that has ended before all was tried.
+	inPart     *cure
+	unfinished bool
 }
 
 // makeRoom tries to have jobs stopped for one that was refused in a choice of flavors.

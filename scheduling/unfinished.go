@@ -5,24 +5,35 @@ import (
 
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/quota"
+	"github.com/muster-gpu/muster/workload"
 )
 
 // A plan may cost only so much. What it has not tried then is tried by the next one, a
 // second later or when the job has rested; until all was tried nobody is stopped for
 // the job.
 
-// progresses is how far plans that did not try all have come, by the flavors that they
-// were for; it is for queues and flavors as they were at the count of their moves.
+// progresses is how far plans that did not try all have come, by what they were for
+// (wayOf); it is for queues and flavors as they were at the count of their moves.
 type progresses struct {
 	queues int64
 	of     map[string]*placement.Progress
 }
 
-// progressIn is how far plans in a choice of flavors have come. Jobs of a bucket are
-// alike, so that one goes on where another has ended.
-func (b *bucket) progressIn(a *quota.Assignment, queues int64) *placement.Progress {
+// wayOf tells plans for a job of a bucket apart: by the flavors, and by how many of its
+// pods they are for.
+func wayOf(job *workload.Job, a *quota.Assignment) string {
+	var counts []int32
+	for i := range job.PodSets {
+		counts = append(counts, job.PodSets[i].Count)
+	}
+	return fmt.Sprint(counts, a.Flavors)
+}
+
+// progressIn is how far plans have come one way. Jobs of a bucket are alike, so that one
+// goes on where another has ended.
+func (b *bucket) progressIn(way string, queues int64) *placement.Progress {
 	if b.efforts != nil && b.efforts.progress.queues == queues {
-		if p := b.efforts.progress.of[fmt.Sprint(a.Flavors)]; p != nil {
+		if p := b.efforts.progress.of[way]; p != nil {
 			return p
 		}
 	}
@@ -30,10 +41,10 @@ func (b *bucket) progressIn(a *quota.Assignment, queues int64) *placement.Progre
 }
 
 // keepProgress remembers it as long as there is something left to try.
-func (b *bucket) keepProgress(a *quota.Assignment, queues int64, p *placement.Progress) {
+func (b *bucket) keepProgress(way string, queues int64, p *placement.Progress) {
 	if !p.Unfinished() {
 		if b.efforts != nil {
-			delete(b.efforts.progress.of, fmt.Sprint(a.Flavors))
+			delete(b.efforts.progress.of, way)
 		}
 		return
 	}
@@ -41,7 +52,7 @@ func (b *bucket) keepProgress(a *quota.Assignment, queues int64, p *placement.Pr
 	if kept.of == nil || kept.queues != queues {
 		*kept = progresses{queues: queues, of: map[string]*placement.Progress{}}
 	}
-	kept.of[fmt.Sprint(a.Flavors)] = p
+	kept.of[way] = p
 }
 
 // goesOn has a bucket that was refused tried again when it has rested.

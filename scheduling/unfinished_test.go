@@ -13,6 +13,17 @@ import (
 // TestAJobOfWhichNotAllWasTriedGoesOn: nobody is stopped for a job as long as not all
 // racks were tried, and it starts in the one that it fits into.
 func TestAJobOfWhichNotAllWasTriedGoesOn(t *testing.T) {
+	for name, test := range map[string]struct{ pods, least int32 }{
+		"whole":   {16, 0},
+		"in part": {32, 16},
+	} {
+		t.Run(name, func(t *testing.T) { goesOn(t, test.pods, test.least) })
+	}
+}
+
+// goesOn has a job of so many pods, which can do with least, tried in racks of 16 GPUs.
+func goesOn(t *testing.T, pods, least int32) {
+	t.Helper()
 	worker := func(key string) []corev1.PodAffinityTerm {
 		return []corev1.PodAffinityTerm{{TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "worker"}}}}
 	}
@@ -36,13 +47,14 @@ func TestAJobOfWhichNotAllWasTriedGoesOn(t *testing.T) {
 			}
 		}
 	}
-	ps := asking(set("node", 0, 16, 1), kueue.PodSetTopologyRequest{Required: new("rack")})
+	ps := asking(set("node", 0, pods, 1), kueue.PodSetTopologyRequest{Required: new("rack")})
 	ps.Template.Labels = map[string]string{"app": "worker"}
 	ps.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: worker("rack")}}
+	ps.MinCount = least
 	j := job("j", ps)
 	c.submit(j, 1)
 	c.pass()
-	if why := c.why(j).String(); !strings.Contains(why, "of the 201 domains of rack that are large enough were tried, the others are tried next") {
+	if why := c.why(j).String(); least == 0 && !strings.Contains(why, "of the 201 domains of rack that are large enough were tried, the others are tried next") {
 		t.Fatalf("it waits because it %s", why)
 	}
 	for n := 0; c.state(j) == Pending; n++ {
