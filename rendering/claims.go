@@ -102,15 +102,17 @@ func (r *Renderer) ClaimedGPUs(pods []*corev1.Pod) (n int64) {
 }
 
 // specOf is what one claim of the pod asks for, and the name of the claim; that of the
-// pod's own which has not been made is one that no claim has.
+// pod's own which has not been made, or has not been heard of, is one that no claim has.
 func (c *Claims) specOf(pod *corev1.Pod, claim *corev1.PodResourceClaim) (*resourceapi.ResourceClaimSpec, string, error) {
 	name, _, err := resourceclaim.Name(pod, claim)
 	if err == nil && name != nil {
 		object, err := c.Claims.ResourceClaims(pod.Namespace).Get(*name)
-		if err != nil {
+		switch {
+		case err == nil:
+			return &object.Spec, object.Name, nil
+		case claim.ResourceClaimTemplateName == nil:
 			return nil, "", err
 		}
-		return &object.Spec, object.Name, nil
 	}
 	template, err := c.Templates.ResourceClaimTemplates(pod.Namespace).Get(ptr.Deref(claim.ResourceClaimTemplateName, ""))
 	if err != nil {

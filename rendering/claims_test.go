@@ -2,6 +2,7 @@ package rendering
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -186,6 +187,8 @@ func TestGPUsThatPodsClaim(t *testing.T) {
 		{"all GPUs of a node, of which the number is not known", []func(*corev1.PodSpec){fromTemplate("all")}, true, 2},
 		{"a look at GPUs that others have", []func(*corev1.PodSpec){fromTemplate("watching")}, false, 0},
 		{"something that has not come", []func(*corev1.PodSpec){fromTemplate("absent")}, true, 0},
+		{"other devices, by a claim that was made and has not come", []func(*corev1.PodSpec){fromTemplate("nic")}, false, 0},
+		{"GPUs, by a claim that was made and has not come", []func(*corev1.PodSpec){fromTemplate("four")}, true, 8},
 		{"a claim that was made of a template which is gone", []func(*corev1.PodSpec){fromTemplate("absent-and-made")}, true, 4},
 	}
 	for _, tt := range tests {
@@ -195,6 +198,11 @@ func TestGPUsThatPodsClaim(t *testing.T) {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Status: corev1.PodStatus{ResourceClaimStatuses: []corev1.PodResourceClaimStatus{{Name: "absent-and-made", ResourceClaimName: new("made")}}}}
 				for _, claim := range tt.claims {
 					claim(&pod.Spec)
+				}
+				if strings.HasSuffix(tt.name, "has not come") {
+					for _, claim := range pod.Spec.ResourceClaims {
+						pod.Status.ResourceClaimStatuses = append(pod.Status.ResourceClaimStatuses, corev1.PodResourceClaimStatus{Name: claim.Name, ResourceClaimName: new(name + "-" + claim.Name)})
+					}
 				}
 				pods = append(pods, pod)
 			}
