@@ -39,9 +39,10 @@ type Handler struct {
 
 var _ admission.Handler = &Handler{}
 
-// NewHandler returns a Handler. The reader may get TrainJobs and LocalQueues;
-// it reads their metadata only, at most one object for a request. A LocalQueue
-// that it has found it does not look for again for some seconds of the clock.
+// NewHandler returns a Handler. The reader may get TrainJobs, namespaces and LocalQueues;
+// it reads their metadata only, at most two objects for a request. A LocalQueue that it
+// has found, and what a namespace says, it does not read again for some seconds of the
+// clock.
 func NewHandler(reader metadata.Interface, clock clock.Clock, options Options) *Handler {
 	return &Handler{reader: reader, queues: newQueues(reader, clock), options: options, exempt: sets.New(options.Exempt...)}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/muster-gpu/muster/workload"
 )
 
-// lookupTimeout bounds the one read that a request may cost. It stays under
-// the API server's own timeout for the webhook (5 s) with room for the answer.
+// lookupTimeout bounds each of the two reads that a request may cost at most. They stay
+// under the API server's own timeout for the webhook (5 s) with room for the answer.
 const lookupTimeout = 2 * time.Second
 
 var namespaces = corev1.SchemeGroupVersion.WithResource("namespaces")
