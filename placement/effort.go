@@ -70,7 +70,7 @@ func (s *classSearch) unfinished(gang []*classSearch) *reason.Reason {
 	if untried == "" {
 		untried = triedOf(0, 0, "")
 	}
-	if s.group != nil {
+	if s.group != nil && len(s.group.members) > 0 {
 		return reason.New(reason.NoPlacement, "%s; %s", s.group.wording(s.group.asks()), untried)
 	}
 	needs := "needs " + pods(s.class.Count)

@@ -135,3 +135,17 @@ func TestAGangThatFitsSomewhereIsFoundInTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestALeaderThatComesBackAloneIsUnfinishedToo: with none of the other pods in the plan.
+func TestALeaderThatComesBackAloneIsUnfinishedToo(t *testing.T) {
+	nodes := makeNodes(600, 8, nodeLabel("rack", "r"), nodeLabel("block", "x"))
+	c := newCluster(t, nodes)
+	gang := gangOf(leader(class(makePod("launcher", 0, near("worker", "rack")), 1), requiring("rack")))
+	_, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gang)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(reason.New(reason.NoPlacement, "needs 1 pod; 0 of the 1 domains of rack that are large enough were tried, the others are tried next"), why); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
