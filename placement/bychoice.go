@@ -44,14 +44,18 @@ func (g *group) byChoice(ctx context.Context, before int, spare bool) (done bool
 func (g *group) limit(node, room, beside int) {
 	g.tree.Limit(node, room, beside)
 	info := g.nodes[g.inTree[node]]
-	g.progress.refuses(info.Node().Name, refusedRoom{info.GetGeneration(), room, beside})
+	g.progress.refuses(groupNode{g.name(), info.Node().Name}, refusedRoom{info.GetGeneration(), room, beside})
 }
 
-// recall has the tree hear what Filter has refused before.
+// recall has the tree hear what Filter has refused the group before.
 func (g *group) recall() {
+	if len(g.progress.refused) == 0 {
+		return
+	}
+	of := g.name()
 	for node, i := range g.inTree {
 		info := g.nodes[i]
-		if r, found := g.progress.refused[info.Node().Name]; found && r.generation == info.GetGeneration() {
+		if r, found := g.progress.refused[groupNode{of, info.Node().Name}]; found && r.generation == info.GetGeneration() {
 			g.tree.Limit(node, r.room, r.beside)
 		}
 	}

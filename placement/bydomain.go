@@ -16,7 +16,7 @@ func (g *group) byDomain(ctx context.Context, before int, spare bool) (done bool
 	for _, d := range g.tree.Domains(r) {
 		domains = append(domains, domain{name: g.nameOf(d), nodes: d.Nodes})
 	}
-	turn := turn{trial: g.trial, of: fmt.Sprintf("%s/%t", g.all()[0].class.Name, spare), level: g.topology.Level}
+	turn := turn{trial: g.trial, of: fmt.Sprintf("%s/%t", g.name(), spare), level: g.topology.Level}
 	return turn.run(domains, func(nodes []int) (done bool, err error) {
 		bounds := make([]int, len(nodes))
 		place := make(map[int]int, len(nodes))

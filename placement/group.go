@@ -99,6 +99,9 @@ func (g *group) all() []*classSearch {
 	return append(slices.Clip(g.members), g.leader)
 }
 
+// name is that of its first class, which is in no other group.
+func (g *group) name() string { return g.all()[0].class.Name }
+
 // count is the number of pods to place, without the leader.
 func (g *group) count() (n int) {
 	for _, s := range g.members {

@@ -20,9 +20,13 @@ type Progress struct {
 	doublings int
 	// domains are those that were tried one by one, by the name of their class.
 	domains map[string]sets.Set[string]
-	// refused is how much room Filter leaves on nodes that a group has asked it about.
-	refused map[string]refusedRoom
+	// refused is how much room Filter leaves a group on nodes that it was asked about.
+	refused map[groupNode]refusedRoom
 }
+
+// groupNode is a node that a group has asked about. What one group may not have another
+// may.
+type groupNode struct{ group, node string }
 
 // refusedRoom is the room on a node, and beside a leader, as of topology.Tree.Limit, as
 // long as the node is of the generation.
@@ -43,15 +47,15 @@ func (p *Progress) ends() {
 	}
 }
 
-// refuses notes how much room Filter leaves on a node.
-func (p *Progress) refuses(node string, r refusedRoom) {
+// refuses notes how much room Filter leaves a group on a node.
+func (p *Progress) refuses(of groupNode, r refusedRoom) {
 	if p.refused == nil {
-		p.refused = map[string]refusedRoom{}
+		p.refused = map[groupNode]refusedRoom{}
 	}
-	if had, found := p.refused[node]; found && had.generation == r.generation {
+	if had, found := p.refused[of]; found && had.generation == r.generation {
 		r.room, r.beside = min(r.room, had.room), min(r.beside, had.beside)
 	}
-	p.refused[node], p.learnt = r, true
+	p.refused[of], p.learnt = r, true
 }
 
 // domain is a domain that is tried with others, one by one.

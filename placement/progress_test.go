@@ -149,3 +149,31 @@ func TestALeaderThatComesBackAloneIsUnfinishedToo(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestWhatOneGroupIsRefusedAnotherMayHave: workers want a rack and servers a zone, and
+// where they would rather be nodes refuse the ones and let the others in.
+func TestWhatOneGroupIsRefusedAnotherMayHave(t *testing.T) {
+	var nodes []*v1.Node
+	var running []*v1.Pod
+	add := func(name, rack, zone string, off ...string) {
+		nodes = append(nodes, makeNode(name, 8, nodeLabel("rack", rack), nodeLabel("zone", zone)))
+		for _, app := range off {
+			running = append(running, makePod("off-"+app+"-"+name, 0, apart(app, v1.LabelHostname), on(name)))
+		}
+	}
+	add("a", "1", "2", "worker")
+	add("b", "2", "1", "server")
+	for i := range 300 {
+		// Chance does not find the two among all these.
+		add(fmt.Sprintf("c-%d", i), fmt.Sprint(i+3), fmt.Sprint(i+3), "worker", "server")
+	}
+	c := newCluster(t, nodes, running...)
+	in := func(level string) *Topology {
+		return &Topology{Levels: []string{level, v1.LabelHostname}, Level: level, Required: true}
+	}
+	gang := gangOf(close(class(makePod("worker", 8), 1), in("rack")), close(class(makePod("server", 8), 1), in("zone")))
+	plan, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gang)
+	if diff := cmp.Diff(Assignment{{"b"}, {"a"}}, plan); diff != "" {
+		t.Errorf("(-want +got):\n%s%v %v", diff, why, err)
+	}
+}
