@@ -14,7 +14,11 @@ func (g *group) byDomain(ctx context.Context, before int, spare bool) (done bool
 	order := g.tree.Packing(r.Count)
 	var domains []domain
 	for _, d := range g.tree.Domains(r) {
-		domains = append(domains, domain{name: g.nameOf(d), nodes: d.Nodes})
+		of := domain{name: g.nameOf(d), nodes: d.Nodes}
+		for _, node := range d.Nodes {
+			of.generation = max(of.generation, g.nodes[g.inTree[node]].GetGeneration())
+		}
+		domains = append(domains, of)
 	}
 	turn := turn{trial: g.trial, of: fmt.Sprintf("%s/%t", g.name(), spare), level: g.topology.Level}
 	return turn.run(domains, func(nodes []int) (done bool, err error) {

@@ -86,6 +86,7 @@ func (s *classSearch) domains(keys []string) []domain {
 		d.room += c.room
 		d.tier = min(d.tier, c.tier)
 		d.nodes = append(d.nodes, c.node)
+		d.generation = max(d.generation, s.nodes[c.node].GetGeneration())
 	}
 	var roomy []*candidate
 	for _, d := range byValues {

@@ -3,23 +3,23 @@ package placement
 import (
 	"errors"
 	"fmt"
-
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Progress is what was tried in vain by plans of a gang of which each ended because it
 // had cost enough. The next one goes on from there, so that in the end all has been
-// tried that one plan without a limit would try. The zero value is that of a gang
-// that was not planned yet. It is for the same classes each time, and not safe for
-// concurrent use.
+// tried that one plan without a limit would try; what was tried on nodes that have changed
+// since is tried again. The zero value is that of a gang that was not planned yet. It is
+// for the same classes each time, and not safe for concurrent use.
 type Progress struct {
 	unfinished bool
-	// learnt: the plan has added to this. doublings is how often plans may cost twice as
-	// much, because one had cost enough before it had learnt anything.
+	// learnt: the plan has added something of nodes of which nothing was known, however
+	// they were before. doublings is how often plans may cost twice as much, because one
+	// had cost enough before it had learnt anything.
 	learnt    bool
 	doublings int
-	// domains are those that were tried one by one, by the name of their class.
-	domains map[string]sets.Set[string]
+	// domains are those that were tried one by one, by the name of their class, with their
+	// generation.
+	domains map[string]map[string]int64
 	// refused is how much room Filter leaves a group on nodes that it was asked about.
 	refused map[groupNode]refusedRoom
 }
@@ -52,20 +52,25 @@ func (p *Progress) refuses(of groupNode, r refusedRoom) {
 	if p.refused == nil {
 		p.refused = map[groupNode]refusedRoom{}
 	}
-	if had, found := p.refused[of]; found && had.generation == r.generation {
+	had, known := p.refused[of]
+	if known && had.generation == r.generation {
 		r.room, r.beside = min(r.room, had.room), min(r.beside, had.beside)
+		known = r == had
 	}
-	p.refused[of], p.learnt = r, true
+	p.refused[of], p.learnt = r, p.learnt || !known
 }
 
 // domain is a domain that is tried with others, one by one.
 type domain struct {
 	name string
-	// nodes are indices, of what the caller says.
-	nodes []int
+	// nodes are indices, of what the caller says, and generation is that of the one that
+	// has changed last.
+	nodes      []int
+	generation int64
 }
 
-// turn tries domains one by one, but for those that plans before have tried.
+// turn tries domains one by one, but for those that plans before have tried and that have
+// not changed.
 type turn struct {
 	*trial
 	// of is whose domains they are, and level which ones.
@@ -82,7 +87,7 @@ func (t *turn) run(domains []domain, try func(nodes []int) (done bool, err error
 	tried := progress.domains[t.of]
 	before := 0
 	for _, d := range domains {
-		if tried.Has(d.name) {
+		if at, found := tried[d.name]; found && d.generation <= at {
 			before++
 			continue
 		}
@@ -94,20 +99,20 @@ func (t *turn) run(domains []domain, try func(nodes []int) (done bool, err error
 			return done, err
 		}
 		before++
-		progress.tries(t.of, d.name)
+		progress.tries(t.of, d)
 	}
 	return false, nil
 }
 
-func (p *Progress) tries(of, domain string) {
+func (p *Progress) tries(of string, d domain) {
 	if p.domains == nil {
-		p.domains = map[string]sets.Set[string]{}
+		p.domains = map[string]map[string]int64{}
 	}
 	if p.domains[of] == nil {
-		p.domains[of] = sets.New[string]()
+		p.domains[of] = map[string]int64{}
 	}
-	p.domains[of].Insert(domain)
-	p.learnt = true
+	_, again := p.domains[of][d.name]
+	p.domains[of][d.name], p.learnt = d.generation, p.learnt || !again
 }
 
 // triedOf words how many of the domains of a level have been tried.

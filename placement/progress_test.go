@@ -177,3 +177,59 @@ func TestWhatOneGroupIsRefusedAnotherMayHave(t *testing.T) {
 		t.Errorf("(-want +got):\n%s%v %v", diff, why, err)
 	}
 }
+
+// TestADomainThatHasChangedIsTriedAgain although a plan before has tried it in vain, and
+// when many change all the time there is an end still.
+func TestADomainThatHasChangedIsTriedAgain(t *testing.T) {
+	for name, gang := range map[string]Gang{
+		"one rack": gangOf(close(class(makePod("worker", 1, near("worker", "rack")), 16), requiring("rack"))),
+		"near":     gangOf(class(makePod("worker", 1, near("worker", "rack")), 16)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes, running := vainly(300)
+			c := newCluster(t, nodes, running...)
+			gang.Progress = &Progress{}
+			plan := func() Assignment {
+				plan, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gang)
+				if err != nil || (plan == nil) != (why != nil) {
+					t.Fatal(plan, why, err)
+				}
+				return plan
+			}
+			changes := func(change func(klog.Logger) error) {
+				logger := klog.FromContext(c.ctx)
+				if err := change(logger); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.sched.Cache.UpdateSnapshot(logger, c.snap); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for n := 0; n == 0 || gang.Progress.Unfinished(); n++ {
+				if n == 30 {
+					t.Fatal("no end")
+				}
+				if got := plan(); got != nil {
+					t.Fatalf("a plan on %v", got)
+				}
+				changes(func(logger klog.Logger) error {
+					for i := range 100 {
+						other := makePod(fmt.Sprintf("other-%d-%d", n, i), 0, on(fmt.Sprintf("r%d-0", i)))
+						if err := c.sched.Cache.AddPod(logger, other); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			plan()
+			changes(func(logger klog.Logger) error { return c.sched.Cache.RemovePod(logger, running[1]) })
+			for gang.Progress.Unfinished() {
+				if got := plan(); got != nil {
+					return
+				}
+			}
+			t.Error("none in the rack that has got room")
+		})
+	}
+}
