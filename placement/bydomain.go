@@ -14,7 +14,7 @@ func (g *group) byDomain(ctx context.Context, before int, spare bool) (done bool
 	order := g.tree.Packing(r.Count)
 	var domains []domain
 	for _, d := range g.tree.Domains(r) {
-		of := domain{name: g.nameOf(d), nodes: d.Nodes}
+		of := domain{name: d.Name, nodes: d.Nodes}
 		for _, node := range d.Nodes {
 			of.generation = max(of.generation, g.nodes[g.inTree[node]].GetGeneration())
 		}
@@ -51,15 +51,6 @@ func (g *group) byDomain(ctx context.Context, before int, spare bool) (done bool
 		}
 		return false, g.takeBack(before)
 	})
-}
-
-// nameOf names a domain by the labels of its nodes.
-func (g *group) nameOf(d topology.Domain) string {
-	node := g.inTree[d.Nodes[0]]
-	if d.Level == len(g.labels) {
-		return g.nodes[node].Node().Name
-	}
-	return g.labelValues(node, g.labels[:d.Level+1])
 }
 
 // byRank gives the pods of each class their ranks and says whether all slices

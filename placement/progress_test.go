@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,5 +232,27 @@ func TestADomainThatHasChangedIsTriedAgain(t *testing.T) {
 			}
 			t.Error("none in the rack that has got room")
 		})
+	}
+}
+
+// TestNodesWithoutLabelsAreDomainsOfTheirOwn: that one of them was tried says nothing of
+// the others, or of all nodes together.
+func TestNodesWithoutLabelsAreDomainsOfTheirOwn(t *testing.T) {
+	nodes, running := vainly(100)
+	for _, n := range nodes {
+		n.Labels["zone"] = n.Labels["rack"]
+	}
+	for _, name := range []string{"lone-0", "lone-1"} {
+		nodes = append(nodes, makeNode(name, 16, nodeLabel("zone", name)))
+		running = append(running, makePod("refuser-"+name, 0, apart("worker", v1.LabelHostname), on(name)))
+	}
+	// Only all nodes together have 16 GPUs in this zone.
+	for _, block := range []string{"y", "z"} {
+		nodes = append(nodes, makeNode(block, 8, nodeLabel("block", block), nodeLabel("rack", block), nodeLabel("zone", "good")))
+	}
+	c := newCluster(t, nodes, running...)
+	plan, why, n := c.tryAll(t, gangOf(close(class(makePod("worker", 1, near("worker", "zone")), 16), preferring("rack"))))
+	if diff := cmp.Diff("y x8, z x8", use(slices.Concat(plan...))); diff != "" {
+		t.Errorf("after %d plans: %v (-want +got):\n%s", n, why, diff)
 	}
 }

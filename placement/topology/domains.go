@@ -5,8 +5,10 @@ import (
 	"slices"
 )
 
-// Domain is the nodes of one domain of a Level, None for all nodes.
+// Domain is the nodes of one domain of a Level, None for all nodes. No other of the Tree
+// has its Name, and none of another Tree unless the labels are the same.
 type Domain struct {
+	Name  string
 	Level int
 	Nodes []int
 }
@@ -22,7 +24,7 @@ func (t *Tree) Domains(r Request) []Domain {
 		last = r.Level
 	}
 	var out []Domain
-	add := func(id int32) { out = append(out, Domain{t.domains[id].level, t.nodes(id, nil)}) }
+	add := func(id int32) { out = append(out, Domain{t.path(id), t.domains[id].level, t.nodes(id, nil)}) }
 	if len(r.Kept) > 0 && r.Level != None {
 		if id := t.around(&r, need, last); id >= 0 {
 			add(id)
@@ -62,6 +64,19 @@ func (t *Tree) large(r *Request, level, need int) []int32 {
 		d := &t.domains[id]
 		return !d.fits(need, true) || (r.Required && d.alone)
 	})
+}
+
+// path is the values of a domain and of those around it, outermost first. No value has a
+// slash: two are before the name of a node that has none.
+func (t *Tree) path(id int32) string {
+	switch d := &t.domains[id]; {
+	case d.parent < 0:
+		return ""
+	case d.alone:
+		return t.path(d.parent) + "//" + d.value
+	default:
+		return t.path(d.parent) + "/" + d.value
+	}
 }
 
 // nodes adds the nodes inside a domain.
