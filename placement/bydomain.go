@@ -14,7 +14,7 @@ func (g *group) byDomain(ctx context.Context, before int, spare bool) (done bool
 	order := g.tree.Packing(r.Count)
 	var domains []domain
 	for _, d := range g.tree.Domains(r) {
-		of := domain{name: d.Name, nodes: d.Nodes}
+		of := domain{name: d.Name, nodes: d.Nodes, outer: d.Level != r.Level}
 		for _, node := range d.Nodes {
 			of.generation = max(of.generation, g.nodes[g.inTree[node]].GetGeneration())
 		}

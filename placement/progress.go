@@ -67,6 +67,8 @@ type domain struct {
 	// has changed last.
 	nodes      []int
 	generation int64
+	// outer: it is of a level further out than the one that is asked for.
+	outer bool
 }
 
 // turn tries domains one by one, but for those that plans before have tried and that have
@@ -85,7 +87,12 @@ func (t *turn) run(domains []domain, try func(nodes []int) (done bool, err error
 		progress = &Progress{}
 	}
 	tried := progress.domains[t.of]
-	before := 0
+	before, all := 0, 0
+	for _, d := range domains {
+		if !d.outer {
+			all++
+		}
+	}
 	for _, d := range domains {
 		if at, found := tried[d.name]; found && d.generation <= at {
 			before++
@@ -93,7 +100,7 @@ func (t *turn) run(domains []domain, try func(nodes []int) (done bool, err error
 		}
 		done, err := try(d.nodes)
 		if errors.Is(err, errSpent) && !t.within {
-			t.untried = triedOf(before, len(domains), t.level)
+			t.untried = triedOf(before, all, t.level)
 		}
 		if done || err != nil {
 			return done, err
@@ -117,7 +124,7 @@ func (p *Progress) tries(of string, d domain) {
 
 // triedOf words how many of the domains of a level have been tried.
 func triedOf(tried, all int, level string) string {
-	if level == "" || all == 0 {
+	if level == "" || tried >= all {
 		return "not all choices of nodes were tried yet"
 	}
 	return fmt.Sprintf("%d of the %d domains of %s that are large enough were tried, the others are tried next", tried, all, level)

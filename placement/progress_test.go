@@ -65,6 +65,11 @@ func TestAPlanEndsBeforeAllIsTried(t *testing.T) {
 			first: "needs 16 pods of 1 GPU in one rack; 31 of the 300 domains of rack that are large enough were tried, the others are tried next",
 		},
 		{
+			name:  "a rack that is preferred: the block and all nodes together are no racks",
+			gang:  gangOf(close(class(makePod("worker", 1, near("worker", "rack")), 16), preferring("rack"))),
+			first: "needs 16 pods of 1 GPU; 31 of the 300 domains of rack that are large enough were tried, the others are tried next",
+		},
+		{
 			name:  "only their own kind",
 			gang:  gangOf(class(makePod("worker", 1, near("worker", "rack")), 16)),
 			first: "needs 16 pods of 1 GPU; 64 of the 300 domains of rack that are large enough were tried, the others are tried next",
@@ -79,6 +84,11 @@ func TestAPlanEndsBeforeAllIsTried(t *testing.T) {
 			}
 			if diff := cmp.Diff(reason.New(reason.NoPlacement, "%s", test.first), why); diff != "" || !progress.Unfinished() {
 				t.Fatalf("unfinished %t (-want +got):\n%s", progress.Unfinished(), diff)
+			}
+			for progress.Unfinished() {
+				if _, why, err = c.planner.Plan(c.ctx, c.fw, c.snap, test.gang); err != nil || strings.Contains(why.Message, "300 of the 300") {
+					t.Fatal(why, err)
+				}
 			}
 			if _, why, n := c.tryAll(t, test.gang); why == nil || strings.Contains(why.Message, "tried") || n < 2 {
 				t.Fatalf("after %d plans: %v", n, why)
