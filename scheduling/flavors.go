@@ -153,10 +153,13 @@ func (p *pass) planIn(t *attempt, o *option) (done bool, err error) {
 		// What has come since then may be of use in this choice.
 		t.seen.room = p.room
 	}
+	progress.begins(p.room)
 	started := l.clock.Now()
-	plan, heard, why, err := p.plan(t, t.job, o.classes, progress)
+	plan, heard, why, err := p.plan(t, t.job, o.classes, &progress.Progress)
 	metrics.PlanSeconds.Observe(l.clock.Since(started).Seconds())
-	o.unfinished = progress.Unfinished()
+	if o.unfinished = progress.Unfinished(); !o.unfinished {
+		t.seen.room = min(t.seen.room, progress.room)
+	}
 	if err == nil && missesNodes(why) && !o.unfinished {
 		why = p.explain(t, o, why)
 	}

@@ -133,7 +133,9 @@ func (p *pass) tryPart(t *attempt) (done bool, err error) {
 	if err := p.refresh(); err != nil {
 		return false, err
 	}
-	t.seen.room = p.room
+	if len(t.options) == 0 {
+		t.seen.room = p.room
+	}
 	started := l.clock.Now()
 	best, err := p.largestPart(t, most)
 	took := l.clock.Since(started)
@@ -279,13 +281,18 @@ func (p *pass) planPart(t *attempt, some *workload.Job) (*part, error) {
 		progress := t.b.progressIn(way, t.seen.queues)
 		l.mu.Unlock()
 
+		progress.begins(p.room)
 		var no *reason.Reason
 		var err error
-		out.plan, out.close, no, err = p.plan(t, some, out.classes, progress)
+		out.plan, out.close, no, err = p.plan(t, some, out.classes, &progress.Progress)
 		l.mu.Lock()
 		t.b.keepProgress(way, t.seen.queues, progress)
 		l.mu.Unlock()
-		t.unfinished = t.unfinished || progress.Unfinished()
+		if progress.Unfinished() {
+			t.unfinished = true
+		} else {
+			t.seen.room = min(t.seen.room, progress.room)
+		}
 		switch {
 		case err != nil:
 			return nil, err

@@ -16,7 +16,21 @@ import (
 // (wayOf); it is for queues and flavors as they were at the count of their moves.
 type progresses struct {
 	queues int64
-	of     map[string]*placement.Progress
+	of     map[string]*progress
+}
+
+// progress is how far plans have come. The first of them looked when so much room had come:
+// what has changed since on other nodes may be what a rack lacked that was tried in vain.
+type progress struct {
+	placement.Progress
+	room int64
+}
+
+// begins is told how much room had come when a plan looks.
+func (p *progress) begins(room int64) {
+	if !p.Unfinished() {
+		p.room = room
+	}
 }
 
 // wayOf tells plans for a job of a bucket apart: by the flavors, and by how many of its
@@ -31,17 +45,17 @@ func wayOf(job *workload.Job, a *quota.Assignment) string {
 
 // progressIn is how far plans have come one way. Jobs of a bucket are alike, so that one
 // goes on where another has ended.
-func (b *bucket) progressIn(way string, queues int64) *placement.Progress {
+func (b *bucket) progressIn(way string, queues int64) *progress {
 	if b.efforts != nil && b.efforts.progress.queues == queues {
 		if p := b.efforts.progress.of[way]; p != nil {
 			return p
 		}
 	}
-	return &placement.Progress{}
+	return &progress{}
 }
 
 // keepProgress remembers it as long as there is something left to try.
-func (b *bucket) keepProgress(way string, queues int64, p *placement.Progress) {
+func (b *bucket) keepProgress(way string, queues int64, p *progress) {
 	if !p.Unfinished() {
 		if b.efforts != nil {
 			delete(b.efforts.progress.of, way)
@@ -50,7 +64,7 @@ func (b *bucket) keepProgress(way string, queues int64, p *placement.Progress) {
 	}
 	kept := &b.effort().progress
 	if kept.of == nil || kept.queues != queues {
-		*kept = progresses{queues: queues, of: map[string]*placement.Progress{}}
+		*kept = progresses{queues: queues, of: map[string]*progress{}}
 	}
 	kept.of[way] = p
 }
