@@ -160,6 +160,9 @@ func (g *group) probeFor(ctx context.Context, s *classSearch, refuses func(node 
 	if len(s.prototype.GetRequiredAffinityTerms()) > 0 {
 		return nil
 	}
+	if err := s.claim(ctx); err != nil || s.refused != nil {
+		return err
+	}
 	for node, at := range g.inTree {
 		if err := g.spend(ctx, 1); err != nil {
 			return err

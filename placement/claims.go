@@ -39,8 +39,10 @@ type claims struct {
 	classes   storagelisters.StorageClassLister
 	csiNodes  storagelisters.CSINodeLister
 	templates resourcelisters.ResourceClaimTemplateLister
-	// journal is how to undo what the trial has done, last to first.
+	// journal is how to undo what the trial has done, last to first, and writes counts what
+	// was done and undone.
 	journal []func()
+	writes  int
 }
 
 // claimPlugin is a plugin that looks at claims.
@@ -134,6 +136,8 @@ type claimant struct {
 	mark  int
 	state fwk.CycleState
 	asked []claimPlugin
+	// seen is how much had been written when the state was made.
+	seen int
 }
 
 // claimant runs PreFilter for the pod, which must be a copy. A status that is
@@ -155,6 +159,7 @@ func (c *claims) claimant(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo
 			return s, status.WithPlugin(plugin.Name())
 		}
 	}
+	s.seen = c.writes
 	return s, nil
 }
 
@@ -188,7 +193,10 @@ func (c *claims) reserve(ctx context.Context, s *claimant, node string) error {
 	return nil
 }
 
-func (c *claims) record(undo func()) { c.journal = append(c.journal, undo) }
+func (c *claims) record(undo func()) {
+	c.journal = append(c.journal, undo)
+	c.writes++
+}
 
 func (c *claims) lay(o *overlay, key string, object any) { c.record(o.lay(key, object)) }
 
@@ -198,6 +206,7 @@ func (c *claims) rollBack(mark int) {
 		last := len(c.journal) - 1
 		undo := c.journal[last]
 		c.journal = c.journal[:last]
+		c.writes++
 		undo()
 	}
 }

@@ -149,3 +149,23 @@ func TestDevicesOfPodsThatAreAwayAreFree(t *testing.T) {
 		})
 	}
 }
+
+// TestPodSetsInOneRackGetNoDeviceTwice: d0 has four devices, of which two pods of two sets
+// want as many each.
+func TestPodSetsInOneRackGetNoDeviceTwice(t *testing.T) {
+	for devices, fits := range map[int]bool{2: true, 3: false} {
+		template := fmt.Sprintf("gpus-%d", devices)
+		for name, options := range map[string][]podOption{"by choice": {claiming(template)}, "domain by domain": {claiming(template), near("a", "rack")}} {
+			t.Run(fmt.Sprintf("%s, %d each", name, devices), func(t *testing.T) {
+				node := makeNode("d0", 0, nodeLabel("block", "x"), nodeLabel("rack", "1"))
+				c := newClaimCluster(t, []runtime.Object{makeDeviceClass(), makeSlice("d0", 4), makeDeviceTemplate(template, devices)}, []*v1.Node{node})
+				asked := requiring("rack")
+				gang := gangOf(close(class(makePod("a", 0, options...), 1), asked), close(class(makePod("b", 0, claiming(template)), 1), asked))
+				plan, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gang)
+				if err != nil || (plan != nil) != fits {
+					t.Errorf("%v, %v, %v", plan, why, err)
+				}
+			})
+		}
+	}
+}

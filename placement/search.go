@@ -189,9 +189,10 @@ func (s *classSearch) minds() bool {
 	return len(s.prototype.GetRequiredAffinityTerms()) > 0 || len(s.prototype.GetRequiredAntiAffinityTerms()) > 0
 }
 
-// claim has the next pod's claims looked at, unless that was done.
+// claim has the next pod's claims looked at, unless that was done, and others of the gang
+// have neither got anything since nor given it back.
 func (s *classSearch) claim(ctx context.Context) error {
-	if !s.hasClaims || s.next != nil || s.refused != nil {
+	if !s.hasClaims || s.refused != nil || (s.next != nil && s.next.seen == s.claims.writes) {
 		return nil
 	}
 	next, status := s.claims.claimant(ctx, s.hypothetical(s), s.bareNodes)
