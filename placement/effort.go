@@ -32,6 +32,9 @@ func (t *trial) mayCost(searches []*classSearch) int {
 	for _, s := range searches {
 		if s.class.Count > 0 {
 			cost += 2 * (s.class.Count*(1+seatEffort) + t.preFilterEffort())
+			if s.hasClaims {
+				cost += 2 * s.class.Count * t.claimEffort()
+			}
 		}
 	}
 	return cost
@@ -39,6 +42,9 @@ func (t *trial) mayCost(searches []*classSearch) int {
 
 // preFilterEffort is what a call of the PreFilter plugins costs.
 func (t *trial) preFilterEffort() int { return 8 + len(t.nodes)/8 }
+
+// claimEffort is what it costs to look at the claims of one pod: all devices are.
+func (t *trial) claimEffort() int { return t.preFilterEffort() }
 
 // plantEffort is what it costs to build the tree of a group, chooseEffort what it
 // costs to choose nodes in one.

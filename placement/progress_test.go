@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
@@ -264,5 +265,28 @@ func TestNodesWithoutLabelsAreDomainsOfTheirOwn(t *testing.T) {
 	plan, why, n := c.tryAll(t, gangOf(close(class(makePod("worker", 1, near("worker", "zone")), 16), preferring("rack"))))
 	if diff := cmp.Diff("y x8, z x8", use(slices.Concat(plan...))); diff != "" {
 		t.Errorf("after %d plans: %v (-want +got):\n%s", n, why, diff)
+	}
+}
+
+// TestLookingAtClaimsIsWhatPlansCost: all devices are looked at for each pod, so that a plan
+// of pods with claims tries fewer racks.
+func TestLookingAtClaimsIsWhatPlansCost(t *testing.T) {
+	nodes, running := vainly(500)
+	objects := []runtime.Object{makeDeviceClass(), makeDeviceTemplate("gpus-1", 1)}
+	for _, n := range nodes {
+		objects = append(objects, makeSlice(n.Name, 8))
+	}
+	c := newClaimCluster(t, objects, nodes, running...)
+	for want, worker := range map[string]*v1.Pod{
+		"needs 16 pods; 9 of the 500 domains of rack that are large enough were tried, the others are tried next":           makePod("worker", 0, near("worker", "rack"), claiming("gpus-1")),
+		"needs 16 pods of 1 GPU; 50 of the 500 domains of rack that are large enough were tried, the others are tried next": makePod("worker", 1, near("worker", "rack")),
+	} {
+		_, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, gangOf(class(worker, 16)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(reason.New(reason.NoPlacement, "%s", want), why); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

@@ -195,6 +195,7 @@ func (s *classSearch) claim(ctx context.Context) error {
 	if !s.hasClaims || s.refused != nil || (s.next != nil && s.next.seen == s.claims.writes) {
 		return nil
 	}
+	s.spent += s.claimEffort()
 	next, status := s.claims.claimant(ctx, s.hypothetical(s), s.bareNodes)
 	switch {
 	case status.IsRejected():
