@@ -22,7 +22,7 @@ func TestPodThatIsLargerThanAnyNodeSaysSoBeforeItSaysThatItWaitsForQuota(t *test
 		for _, l := range lines {
 			if l.job.Owner.Name == big.Owner.Name {
 				message = l.why.Message
-				if !l.lacksQuota {
+				if !l.needsNoNodes {
 					t.Error("an autoscaler would be called for a job that lacks quota")
 				}
 			}

@@ -73,7 +73,7 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 			said := *why
 			said.Message += l.surgeHint(e)
 			line := e.line(said)
-			line.lacksQuota = e.lacksQuota()
+			line.needsNoNodes = l.needsNoNodes(e)
 			lines = append(lines, line)
 		}
 		first[e] = struct{}{}
@@ -81,10 +81,11 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 	return lines
 }
 
-// lacksQuota says that the job was refused for want of quota, whatever it says.
-func (e *entry) lacksQuota() bool {
+// needsNoNodes says that more nodes are not what the job waits for: it was refused for
+// want of quota, whatever it says, or there are nodes on which it was not tried yet.
+func (l *Ledger) needsNoNodes(e *entry) bool {
 	b := e.spot.bucket
-	return b != nil && b.why != nil && b.why.Class == reason.WaitingForQuota
+	return b != nil && (b.unfinished(l.waits.seen.queues) || (b.why != nil && b.why.Class == reason.WaitingForQuota))
 }
 
 // farBehind is what the jobs say that are not among the first of their queue.

@@ -41,8 +41,8 @@ type pendingLine struct {
 	// event and prefix are how it is said on the owner.
 	event, prefix string
 	said          said
-	// lacksQuota: no node would help it.
-	lacksQuota bool
+	// needsNoNodes: more nodes would not help it.
+	needsNoNodes bool
 	// pods are those that wait at the gate, for a job that has pods already.
 	pods []*corev1.Pod
 }
@@ -166,7 +166,7 @@ func (r *reporter) tell(ctx context.Context, l pendingLine) error {
 		r.note(l.job, l.event, l.prefix+l.why.Message)
 		r.ledger.told(l.job.Owner.UID, said{event: l.event, why: l.why, at: now})
 	}
-	if err := r.mark(ctx, l.pods, l.why, l.lacksQuota); err != nil {
+	if err := r.mark(ctx, l.pods, l.why, l.needsNoNodes); err != nil {
 		return err
 	}
 	if l.wl == nil {

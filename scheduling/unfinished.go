@@ -69,5 +69,11 @@ func (b *bucket) keepProgress(way string, queues int64, p *progress) {
 	kept.of[way] = p
 }
 
+// unfinished says that there is something left to try in queues and flavors as they are
+// at that count of their moves.
+func (b *bucket) unfinished(queues int64) bool {
+	return b.efforts != nil && b.efforts.progress.queues == queues && len(b.efforts.progress.of) > 0
+}
+
 // goesOn has a bucket that was refused tried again when it has rested.
 func (b *bucket) goesOn() { b.missed = b.cure.wait == forRoom }

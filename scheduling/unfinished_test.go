@@ -80,6 +80,9 @@ func goesOn(t *testing.T, pods, least int32) {
 	if why := c.why(j).String(); least == 0 && !strings.Contains(why, "of the 201 domains of rack that are large enough were tried, the others are tried next") {
 		t.Fatalf("it waits because it %s", why)
 	}
+	if wanted := c.wantNodes(c.clock.Now()); len(wanted) > 0 {
+		t.Error("nodes are asked for a job that was not tried on all that there are")
+	}
 	for n := 0; c.state(j) == Pending; n++ {
 		if n == 50 {
 			t.Fatalf("it still waits because it %s", c.why(j))
@@ -113,6 +116,9 @@ func TestAJobOfWhichAllWasTriedIsTriedAgain(t *testing.T) {
 	}
 	if err := c.watched.RemovePod(c.logger, far); err != nil {
 		t.Fatal(err)
+	}
+	if wanted := c.wantNodes(c.clock.Now()); len(wanted) > 0 {
+		t.Error("nodes are asked for a job that was not tried on all that there are")
 	}
 	for n := 0; c.state(j) == Pending; n++ {
 		if n == 50 {

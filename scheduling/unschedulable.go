@@ -14,10 +14,10 @@ import (
 
 // mark tells an autoscaler whether nodes are missing for pods that wait: all
 // pods of a job that has quota and no place are called unschedulable, and none
-// of a job that waits for quota, because no node would help it. Those say their
+// of a job that needs no more nodes, such as one that waits for quota. Those say their
 // class of reason instead. A pod with scheduling gates says these.
-func (r *reporter) mark(ctx context.Context, pods []*corev1.Pod, why reason.Reason, lacksQuota bool) error {
-	missing := (why.Class == reason.NoPlacement || why.Class == reason.ExceedsCluster) && !lacksQuota
+func (r *reporter) mark(ctx context.Context, pods []*corev1.Pod, why reason.Reason, needsNoNodes bool) error {
+	missing := (why.Class == reason.NoPlacement || why.Class == reason.ExceedsCluster) && !needsNoNodes
 	for _, pod := range pods {
 		says := string(why.Class)
 		if missing {

@@ -19,15 +19,15 @@ import (
 // Only pods for which nodes would help are called unschedulable.
 func TestPodsThatWaitSayWhy(t *testing.T) {
 	for name, tc := range map[string]struct {
-		class      reason.Class
-		lacksQuota bool
-		change     func(*corev1.Pod)
-		want       string
+		class        reason.Class
+		needsNoNodes bool
+		change       func(*corev1.Pod)
+		want         string
 	}{
 		"no nodes":                 {class: reason.NoPlacement, want: corev1.PodReasonUnschedulable},
 		"more than all nodes have": {class: reason.ExceedsCluster, want: corev1.PodReasonUnschedulable},
 		"no quota":                 {class: reason.WaitingForQuota, want: string(reason.WaitingForQuota)},
-		"no nodes for its job, which lacks quota": {class: reason.NoPlacement, lacksQuota: true, want: string(reason.NoPlacement)},
+		"no nodes for its job, which lacks quota": {class: reason.NoPlacement, needsNoNodes: true, want: string(reason.NoPlacement)},
 		"it was unschedulable, and lacks quota now": {class: reason.WaitingForQuota, want: string(reason.WaitingForQuota), change: func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 		}},
@@ -54,7 +54,7 @@ func TestPodsThatWaitSayWhy(t *testing.T) {
 				if err := c.Get(t.Context(), client.ObjectKeyFromObject(p), have); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.mark(t.Context(), []*corev1.Pod{have}, reason.Reason{Class: tc.class, Message: "why"}, tc.lacksQuota); err != nil {
+				if err := r.mark(t.Context(), []*corev1.Pod{have}, reason.Reason{Class: tc.class, Message: "why"}, tc.needsNoNodes); err != nil {
 					t.Fatal(err)
 				}
 			}

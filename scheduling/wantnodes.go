@@ -63,7 +63,7 @@ func (l *Ledger) lackNodes(queues []types.NamespacedName, now time.Time) []*entr
 	defer l.mu.Unlock()
 	var out []*entry
 	for i, e := range l.waits.first(queues) {
-		if missesNodes(l.whyPending(e, now, i+1)) && !e.lacksQuota() {
+		if missesNodes(l.whyPending(e, now, i+1)) && !l.needsNoNodes(e) {
 			out = append(out, e)
 		}
 	}
