@@ -27,7 +27,7 @@ SANDBOX_UPSTREAM := $(if $(wildcard $(KUBEBUILDER_ASSETS:%=%/etcd)),,etcd) \
 	$(if $(wildcard $(KUBEBUILDER_ASSETS:%=%/kube-apiserver)),,kube-apiserver) \
 	kube-controller-manager kube-scheduler jobset-controller trainer-controller \
 	$(if $(shell command -v kubectl),,kubectl)
-SANDBOX_OURS := sandbox scheduler webhook
+SANDBOX_OURS := sandbox scheduler webhook gpu-agent
 SANDBOX_PROGRAMS := $(strip $(SANDBOX_UPSTREAM)) $(SANDBOX_OURS)
 
 # The place of a program in the order above, as "2/9".
@@ -82,6 +82,11 @@ $(BIN)/kubectl: $(BIN)/.version/kubectl@$(KUBERNETES_VERSION)
 	@hack/compile.sh $(call sandbox_place,kubectl) "kubectl $(KUBERNETES_VERSION)" "about 1 minute" $@ k8s.io/kubernetes/cmd/kubectl -ldflags "$(KUBERNETES_LDFLAGS)"
 	@touch $@
 
+# Only tests beside a real kubelet need it, which are not of a sandbox alone.
+$(BIN)/kubelet: $(BIN)/.version/kubelet@$(KUBERNETES_VERSION)
+	@hack/compile.sh 1/1 "kubelet $(KUBERNETES_VERSION)" "about 2 minutes" $@ k8s.io/kubernetes/cmd/kubelet -ldflags "$(KUBERNETES_LDFLAGS)"
+	@touch $@
+
 $(BIN)/jobset-controller: tools/jobset/go.mod
 	@cd tools/jobset && ../../hack/compile.sh $(call sandbox_place,jobset-controller) "JobSet $(JOBSET_VERSION)" "about 3 minutes" $(abspath $@) sigs.k8s.io/jobset
 	@touch $@
@@ -109,6 +114,10 @@ $(BIN)/sandbox: $(GO_SOURCES) $(MANIFEST_SOURCES)
 
 $(BIN)/scheduler: $(GO_SOURCES)
 	@hack/compile.sh $(call sandbox_place,scheduler) "scheduler" "about 1 minute" $@ ./cmd/scheduler
+	@touch $@
+
+$(BIN)/gpu-agent: $(GO_SOURCES)
+	@hack/compile.sh $(call sandbox_place,gpu-agent) "gpu-agent" "about 1 minute" $@ ./cmd/gpu-agent
 	@touch $@
 
 $(BIN)/kubectl-muster: $(GO_SOURCES)

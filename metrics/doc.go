@@ -1,7 +1,9 @@
 // Package metrics is the one home of the names, helps and labels of all that
-// Muster measures. Names start with muster_ and carry their unit; labels are
-// bounded: queues, reasons and results, never jobs or pods.
+// Muster's programs measure. Names start with muster_ and carry their unit; labels are
+// bounded: queues, flavors, nodes, reasons and results, never jobs or pods; but of GPUs
+// that are held the agent of their node says by whom. The scheduler can serve some of
+// them under Kueue's names too.
 //
-// The metrics are registered in the Kubernetes component registry, so that
-// the scheduler serves them beside its own. Start from All.
+// Each metric is a Definition, of which its collector is made and the reference in
+// docs/metrics.md is written. Start from Definitions.
 package metrics

@@ -1,10 +1,14 @@
 package metrics_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/muster-gpu/muster/metrics"
@@ -27,13 +31,42 @@ func TestWebhookCertificateExpiry(t *testing.T) {
 			if err := testutil.CollectAndCompare(collector, strings.NewReader(want)); err != nil {
 				t.Error(err)
 			}
-			problems, err := testutil.CollectAndLint(collector)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range problems {
-				t.Errorf("%s: %s", p.Metric, p.Text)
-			}
 		})
 	}
+}
+
+func TestWebhookRequests(t *testing.T) {
+	asked := metrics.NewWebhook()
+	asked.Unanswered("/mutate", "busy")
+	ask(asked.Timed("/mutate", answering(http.StatusOK)))
+	ask(asked.Timed("/mutate", answering(http.StatusOK)))
+	ask(asked.Timed("/mutate", answering(http.StatusServiceUnavailable)))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(asked.Collectors()...)
+	compare(t, registry, "muster_webhook_unanswered_total{reason=\"busy\",webhook=\"/mutate\"} 1\n")
+
+	all, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, f := range all {
+		if f.GetName() == "muster_webhook_request_seconds" {
+			for _, m := range f.GetMetric() {
+				got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string]uint64{"200 /mutate": 2, "503 /mutate": 1}, got); diff != "" {
+		t.Errorf("requests by code and path (-want +got):\n%s", diff)
+	}
+}
+
+// answering is a handler that answers with a status.
+func answering(status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+}
+
+func ask(handler http.Handler) {
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
 }

@@ -29,7 +29,7 @@ func (g *group) byDomain(ctx context.Context, before int, spare bool) (done bool
 			place[bounds[i]] = order[node]
 		}
 		complete := true
-		for _, s := range g.all() {
+		for _, s := range g.inTurn() {
 			s.bounds, s.order = bounds, place
 			err := s.run(ctx)
 			s.bounds, s.order = nil, nil

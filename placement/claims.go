@@ -53,7 +53,7 @@ type claimPlugin interface {
 
 // newClaims builds the plugins. Its informers are those of the handle's
 // factory, which must not be started before.
-func newClaims(ctx context.Context, h fwk.Handle) (*claims, error) {
+func newClaims(ctx context.Context, h fwk.Handle, mix *Mix) (*claims, error) {
 	fts := feature.NewSchedulerFeaturesFromGates(utilfeature.DefaultFeatureGate)
 	defaults, err := latest.Default()
 	if err != nil {
@@ -80,9 +80,9 @@ func newClaims(ctx context.Context, h fwk.Handle) (*claims, error) {
 	}
 	if fts.EnableDynamicResourceAllocation && h.SharedDRAManager() != nil {
 		c.templates = factory.Resource().V1().ResourceClaimTemplates().Lister()
-		c.devices = newDevices(h.SharedDRAManager(), fts.EnableDRAConsumableCapacity)
+		c.devices = newDevices(h.SharedDRAManager(), c.nodes, fts.EnableDRAConsumableCapacity, mix)
 		c.devices.tracker.record = c.record
-		handle.devices = c.devices
+		handle.devices = c.devices.order
 		build = append(build, func() (fwk.Plugin, error) {
 			return dynamicresources.New(ctx, args[names.DynamicResources], handle, fts)
 		})
@@ -147,6 +147,9 @@ func (c *claims) claimant(ctx context.Context, pod *v1.Pod, nodes []fwk.NodeInfo
 	MarkPlanning(s.state)
 	if status := c.makeClaims(pod); !status.IsSuccess() {
 		return s, status
+	}
+	if c.devices != nil {
+		defer c.devices.order.Begin(pod)()
 	}
 	for _, plugin := range c.plugins {
 		// These plugins look at claims alone and name no nodes.

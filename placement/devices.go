@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,16 +20,21 @@ import (
 type devices struct {
 	fwk.SharedDRAManager
 	tracker *claimTracker
+	// order is the devices as the plugin that gives them to pods sees them.
+	order *DeviceOrder
 }
 
-func newDevices(base fwk.SharedDRAManager, consumable bool) *devices {
-	return &devices{base, &claimTracker{
+func newDevices(base fwk.SharedDRAManager, nodes fwk.NodeInfoLister, consumable bool, mix *Mix) *devices {
+	d := &devices{SharedDRAManager: base, tracker: &claimTracker{
 		ResourceClaimTracker: base.ResourceClaims(),
+		nodes:                nodes,
 		made:                 map[string]*resourceapi.ResourceClaim{},
 		allocated:            map[types.UID]*resourceapi.ResourceClaim{},
 		absent:               map[types.UID]*v1.Pod{},
 		consumable:           consumable,
 	}}
+	d.order = NewDeviceOrder(d, mix)
+	return d
 }
 
 func (d *devices) ResourceClaims() fwk.ResourceClaimTracker { return d.tracker }
@@ -44,6 +50,8 @@ type claimTracker struct {
 	pools map[string]*nodeDevices
 	// absent are pods that count as gone: devices that only they have are free.
 	absent map[types.UID]*v1.Pod
+	// nodes are the snapshot's.
+	nodes fwk.NodeInfoLister
 	// consumable: devices may be shared by their capacity.
 	consumable bool
 	// record takes down how to undo a change.
@@ -99,7 +107,9 @@ func (t *claimTracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID],
 	if err != nil {
 		return nil, err
 	}
-	t.setFree(found)
+	if err := t.setFree(found); err != nil {
+		return nil, err
+	}
 	for _, claim := range t.allocated {
 		for _, r := range claim.Status.Allocation.Devices.Results {
 			if !ptr.Deref(r.AdminAccess, false) {
@@ -110,13 +120,26 @@ func (t *claimTracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID],
 	return found, nil
 }
 
-// setFree takes those devices out that only absent pods have.
-func (t *claimTracker) setFree(allocated sets.Set[structured.DeviceID]) {
+// setFree takes those devices out that only absent pods have. Where other pods that had
+// them too are on no node any more, only their controller has not heard of that yet.
+func (t *claimTracker) setFree(allocated sets.Set[structured.DeviceID]) error {
+	isAbsent := func(c resourceapi.ResourceClaimConsumerReference) bool { return t.absent[c.UID] != nil }
+	var pods sets.Set[types.UID]
 	for _, pod := range t.absent {
 		for name := range resourceclaim.PodClaims(pod) {
 			claim, err := t.ResourceClaimTracker.Get(pod.Namespace, name)
-			if err != nil || claim.Status.Allocation == nil || t.allocated[claim.UID] != nil || slices.ContainsFunc(claim.Status.ReservedFor, t.isThere) {
+			if err != nil || claim.Status.Allocation == nil || t.allocated[claim.UID] != nil {
 				continue
+			}
+			if others := slices.DeleteFunc(slices.Clone(claim.Status.ReservedFor), isAbsent); len(others) > 0 {
+				if pods == nil {
+					if pods, err = t.pods(); err != nil {
+						return err
+					}
+				}
+				if !haveGone(others, pods) {
+					continue
+				}
 			}
 			for _, r := range claim.Status.Allocation.Devices.Results {
 				if !ptr.Deref(r.AdminAccess, false) {
@@ -125,10 +148,54 @@ func (t *claimTracker) setFree(allocated sets.Set[structured.DeviceID]) {
 			}
 		}
 	}
+	return nil
 }
 
-func (t *claimTracker) isThere(consumer resourceapi.ResourceClaimConsumerReference) bool {
-	return t.absent[consumer.UID] == nil
+// haveGone says that all consumers are pods, and none of these.
+func haveGone(consumers []resourceapi.ResourceClaimConsumerReference, pods sets.Set[types.UID]) bool {
+	return !slices.ContainsFunc(consumers, func(c resourceapi.ResourceClaimConsumerReference) bool {
+		return c.APIGroup != "" || c.Resource != "pods" || pods.Has(c.UID)
+	})
+}
+
+// pods are those that are on nodes or absent.
+func (t *claimTracker) pods() (sets.Set[types.UID], error) {
+	nodes, err := t.nodes.List()
+	if err != nil {
+		return nil, fmt.Errorf("listing the snapshot's nodes: %w", err)
+	}
+	pods := sets.KeySet(t.absent)
+	for _, node := range nodes {
+		for _, info := range node.GetPods() {
+			pods.Insert(info.GetPod().UID)
+		}
+	}
+	return pods, nil
+}
+
+// leftBehind is how many devices are allocated to pods alone that are on no node any more.
+// They count as taken, because a pod that is bound gets them only once they are given
+// back: a moment after the pods have gone, by another controller.
+func (t *claimTracker) leftBehind() (n int, err error) {
+	claims, err := t.List()
+	if err != nil {
+		return 0, fmt.Errorf("listing ResourceClaims: %w", err)
+	}
+	pods, err := t.pods()
+	if err != nil {
+		return 0, err
+	}
+	for _, claim := range claims {
+		if claim.Status.Allocation == nil || len(claim.Status.ReservedFor) == 0 || !haveGone(claim.Status.ReservedFor, pods) {
+			continue
+		}
+		for _, r := range claim.Status.Allocation.Devices.Results {
+			if !ptr.Deref(r.AdminAccess, false) {
+				n++
+			}
+		}
+	}
+	return n, nil
 }
 
 // absent has a pod count as gone, or not any more. Nil has no devices.
@@ -149,7 +216,9 @@ func (t *claimTracker) GatherAllocatedState() (*structured.AllocatedState, error
 	if err != nil {
 		return nil, err
 	}
-	t.setFree(found.AllocatedDevices)
+	if err := t.setFree(found.AllocatedDevices); err != nil {
+		return nil, err
+	}
 	for _, claim := range t.allocated {
 		for _, r := range claim.Status.Allocation.Devices.Results {
 			id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)

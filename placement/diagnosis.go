@@ -191,21 +191,21 @@ func isUsable(status *fwk.Status) bool {
 // isAway tells a node that is cordoned, not ready or unreachable: its GPUs
 // cannot be used now, but the cluster has them.
 func isAway(node *v1.Node) bool {
-	if node.Spec.Unschedulable {
-		return true
-	}
-	away := len(UnreadyTaints(node)) > 0
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect == v1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
-			return false
-		}
-		away = true
-	}
-	return away
+	return node.Spec.Unschedulable || (takesNoPods(node) && !slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+		return t.Effect != v1.TaintEffectPreferNoSchedule && !isOfState(t)
+	}))
 }
+
+// takesNoPods tells a node that is cordoned, not ready, unreachable or otherwise in a
+// state in which it takes no pods, whatever they tolerate for other reasons.
+func takesNoPods(node *v1.Node) bool {
+	return node.Spec.Unschedulable || len(UnreadyTaints(node)) > 0 || slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+		return t.Effect != v1.TaintEffectPreferNoSchedule && isOfState(t)
+	})
+}
+
+// isOfState says that a taint tells of the state of its node.
+func isOfState(t v1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") }
 
 // ownGPUs are the GPUs, of the class's names, that the gang's pods have taken from
 // each node.

@@ -79,10 +79,7 @@ func (s *classSearch) unfinished(gang []*classSearch) *reason.Reason {
 	if s.group != nil && len(s.group.members) > 0 {
 		return reason.New(reason.NoPlacement, "%s; %s", s.group.wording(s.group.asks()), untried)
 	}
-	needs := "needs " + pods(s.class.Count)
-	if s.demand.gpus > 0 {
-		needs += " of " + s.demand.unit().of(s.demand.gpus)
-	}
+	needs := "needs " + s.demand.podsOf(s.class.Count)
 	if len(gang) > 1 {
 		needs = fmt.Sprintf("pod set %q %s", s.class.Name, needs)
 	}

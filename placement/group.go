@@ -35,6 +35,9 @@ type group struct {
 	// name.
 	inTree []int
 	index  map[string]int
+	// better is which of two of the tree's nodes so many pods go onto better, nil where
+	// chance decides.
+	better func(a, b, pods int) int
 }
 
 // groups joins the classes that ask for domains together, and those that are judged
@@ -180,8 +183,8 @@ func (g *group) spares() []bool {
 }
 
 // searched says that the domains are tried one by one with the search for single
-// classes: where pods go decides where their siblings may go, or no domain in
-// particular is asked for.
+// classes: where pods go decides where their siblings may go, pods are not of one size, or
+// no domain in particular is asked for.
 func (g *group) searched() bool {
 	if g.request.Level == topology.None && len(g.request.Slices) == 0 && g.leader == nil {
 		return true
@@ -190,7 +193,7 @@ func (g *group) searched() bool {
 		// What comes back has its slice already, and with it a domain of its own.
 		return false
 	}
-	return slices.ContainsFunc(g.all(), func(s *classSearch) bool {
+	return g.uneven() || slices.ContainsFunc(g.all(), func(s *classSearch) bool {
 		return len(s.near) > 0 || s.preFilterEach || (s.hasClaims && len(s.claims.nearKeys(s.prototype.Pod)) > 0)
 	})
 }
@@ -223,13 +226,8 @@ func (g *group) plant(spare bool) {
 			kept[name] = name != ""
 		}
 	}
-	size := g.members
-	if len(size) == 0 {
-		// The leader alone has come back.
-		size = g.all()
-	}
-	one := size[0]
-	may, leader := one.screen(), g.leads()
+	one := g.sized()
+	may, leader := g.screens(), g.leads()
 	values := make([]string, len(g.labels))
 	for i, info := range g.nodes {
 		node := info.Node()
@@ -252,6 +250,42 @@ func (g *group) plant(spare bool) {
 		g.index[node.Name] = g.tree.Add(n)
 		g.inTree = append(g.inTree, i)
 	}
+	g.better = g.compareNodes(one)
+}
+
+// compareNodes orders the tree's nodes for pods of the class as the search for single
+// classes does, nil where chance decides.
+func (g *group) compareNodes(s *classSearch) func(a, b, pods int) int {
+	score := s.scoring()
+	if score == nil {
+		return nil
+	}
+	// known is the score of each node for the number of pods that was asked last.
+	var known []struct {
+		pods int
+		Score
+	}
+	var c candidate
+	of := func(node, pods int) Score {
+		known = slices.Grow(known, len(g.inTree))[:len(g.inTree)]
+		k := &known[node]
+		if k.pods != pods {
+			i := g.inTree[node]
+			c = candidate{node: i, gpus: s.demand.freeGPUs(g.nodes[i], g.isGPU), remainder: g.remainderOf(i)}
+			k.pods, k.Score = pods, score(&c, pods)
+		}
+		return k.Score
+	}
+	return func(a, b, pods int) int { return of(a, pods).Compare(of(b, pods)) }
+}
+
+// sized has the size of the pods that are to be placed: of the members, or of the leader
+// where that alone has come back.
+func (g *group) sized() *classSearch {
+	if i := slices.IndexFunc(g.members, func(s *classSearch) bool { return s.class.Count > 0 }); i >= 0 {
+		return g.members[i]
+	}
+	return g.all()[0]
 }
 
 // leads is the screen of the leader, nil without one that is to be placed.

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -19,8 +21,11 @@ func (g *group) whyNot() *reason.Reason {
 	if wrong := g.wrong(); wrong != nil {
 		return wrong
 	}
-	if g.tree == nil || g.refused() {
+	switch {
+	case g.tree == nil || g.refused():
 		return nil
+	case g.uneven():
+		return g.whyUneven()
 	}
 	r := g.asks()
 	loose := r
@@ -46,7 +51,7 @@ func (g *group) whyNot() *reason.Reason {
 	case !r.Required:
 		return reason.New(reason.NoPlacement, "%s; there is room for %s in such%s", need, numberOrNone(all), besides)
 	}
-	empty := g.emptied()
+	empty := g.emptied(g.screens())
 	switch largest, most, _ := empty.Best(r); {
 	case empty.Place(r) != nil:
 	case largest < 0:
@@ -63,7 +68,7 @@ func (g *group) whyNot() *reason.Reason {
 // missing says in which domain the fewest GPUs would have to become free for all pods,
 // where it is GPUs that are missing.
 func (g *group) missing(r topology.Request) string {
-	s := g.members[0]
+	s := g.sized()
 	if len(r.Slices) > 0 || r.Leader || s.demand.gpus == 0 {
 		return ""
 	}
@@ -121,17 +126,9 @@ func (g *group) refused() bool {
 
 // wording is what the group needs.
 func (g *group) wording(r topology.Request) string {
-	s := g.members[0]
-	what := pods(r.Count)
-	if s.demand.gpus > 0 {
-		what += " of " + s.demand.unit().of(s.demand.gpus)
-	}
+	text := g.needs(r.Count)
 	if r.Leader {
-		what += " and their leader"
-	}
-	text := "needs " + what
-	if g.others {
-		text = fmt.Sprintf("pod set %q needs %s", s.class.Name, what)
+		text += " and their leader"
 	}
 	if r.Level != topology.None && r.Required {
 		text += " in one " + g.topology.Level
@@ -144,6 +141,24 @@ func (g *group) wording(r topology.Request) string {
 		text += fmt.Sprintf(", each %d in one %s", s.Size, s.Level)
 	}
 	return text
+}
+
+// needs is how many pods the group needs, and of which sizes.
+func (g *group) needs(count int) string {
+	first := g.sized()
+	switch {
+	case !g.others && !g.uneven():
+		return "needs " + first.demand.podsOf(count)
+	case !g.uneven():
+		return fmt.Sprintf("pod set %q needs %s", first.class.Name, first.demand.podsOf(count))
+	}
+	var each []string
+	for _, s := range g.members {
+		if s.class.Count > 0 {
+			each = append(each, fmt.Sprintf("pod set %q needs %s", s.class.Name, s.demand.podsOf(s.class.Count)))
+		}
+	}
+	return strings.Join(each, " and ")
 }
 
 // unlabelled is how many nodes with room lack the label of a level that pods must
@@ -165,18 +180,24 @@ func (g *group) unlabelled() (n int) {
 	return n
 }
 
-// emptied is the tree of the nodes that the group may use as if they were empty.
-func (g *group) emptied() *topology.Tree {
-	may, leader := g.members[0].screen(), g.leads()
+// emptied is the tree of the nodes that pods of such sizes may use as if they were empty.
+func (g *group) emptied(sizes screens) *topology.Tree {
+	leader, nothing := g.leads(), framework.NewResource(nil)
+	return g.treeOf(func(info fwk.NodeInfo) (room, beside int) {
+		return sizes.room(leader, info, nothing, 0, (*screen).mightLet)
+	})
+}
+
+// treeOf is the tree of all nodes with such room.
+func (g *group) treeOf(room func(fwk.NodeInfo) (room, beside int)) *topology.Tree {
 	tree := topology.NewTree(len(g.labels), compareNatural)
-	empty := framework.NewResource(nil)
 	for _, info := range g.nodes {
 		node := info.Node()
 		if node == nil {
 			continue
 		}
 		n := topology.Node{Name: node.Name}
-		n.Room, n.Beside = may.room(leader, info, empty, 0, (*screen).mightLet)
+		n.Room, n.Beside = room(info)
 		for _, label := range g.labels {
 			n.Values = append(n.Values, node.Labels[label])
 		}
@@ -207,5 +228,11 @@ func (g *group) judge() topology.Quality {
 			r.Count += len(s.chosen)
 		}
 	}
-	return g.tree.Quality(r, nodes)
+	q := g.tree.Quality(r, nodes)
+	if g.uneven() && q.Fewest < q.Domains {
+		// The tree counts more room than there is for pods of several sizes together, so
+		// it knows only that no fewer than these would do.
+		q.Fewest = 0
+	}
+	return q
 }

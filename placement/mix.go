@@ -157,7 +157,7 @@ func (f *Fit) On(node fwk.NodeInfo) (Score, int64) {
 	gpus := f.demand.freeGPUs(node, f.isGPU)
 	free := remainderOn(node, f.mixture.of(node)&f.mask).free(gpus)
 	score, _ := f.mixture.Place(&free, &f.request)
-	return f.islands.scored(score, node, gpus, &f.demand, 1), gpus
+	return scoreOf(score, f.islands.fit(node, gpus, &f.demand, 1), f.mixture.Mix, free.Pools), gpus
 }
 
 func demandOfPod(pod *v1.Pod, isGPU func(v1.ResourceName) bool) (demand, error) {

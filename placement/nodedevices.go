@@ -91,8 +91,8 @@ func (t *trial) showDevices() error {
 				continue
 			}
 			devices.gpus, devices.all = known, islands.First(known.Shape.Devices())
-			for id := range known.Devices() {
-				pools[id.Pool] = devices
+			for _, d := range known.Devices() {
+				pools[d.ID.Pool.String()] = devices
 			}
 		case anywhere || others.Has(node.Node().Name):
 			continue
@@ -128,7 +128,7 @@ func (d *nodeDevices) take(id structured.DeviceID, taken bool) {
 	if d == nil {
 		return
 	}
-	index, ok := d.gpus.Index(inventory.DeviceID{Driver: id.Driver.String(), Pool: id.Pool.String(), Device: id.Device.String()})
+	index, ok := d.gpus.Index(id)
 	switch {
 	case !ok:
 	case taken:

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,29 +29,51 @@ func gpuSlice(node string, roots ...string) *resourceapi.ResourceSlice {
 	return slice
 }
 
+// allocated is a claim that has got some devices of a node, for a pod there.
+func allocated(name, driver, node string, devices ...int) (*resourceapi.ResourceClaim, *v1.Pod) {
+	pod := makePod(name, 0, on(node), sharing(name))
+	claim := makeDeviceClaim(name, len(devices))
+	claim.Status.Allocation = &resourceapi.AllocationResult{}
+	for _, i := range devices {
+		claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{
+			Request: "gpus", Driver: driver, Pool: node, Device: fmt.Sprintf("gpu-%d", i),
+		})
+	}
+	claim.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: pod.Name, UID: pod.UID}}
+	return claim, pod
+}
+
 // TestGPUsThatAreDevicesAreCounted: d0 has pairs of GPUs of which each first comes
-// before the seconds, d1 those that follow each other, so that the first two GPUs that
-// somebody takes break both pairs of d0, and leave one of d1.
+// before the seconds, d1 those that follow each other, so that who has the first two GPUs
+// of a node breaks both pairs of d0, and leaves one of d1.
 func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
 	claims := func(n int, options ...podOption) *v1.Pod {
 		return makePod(fmt.Sprintf("p%d", n), 0, append(options, claiming(fmt.Sprintf("gpus-%d", n)))...)
 	}
-	halves := []*v1.Pod{makePod("a", 0, on("d0"), claiming("gpus-2")), makePod("b", 0, on("d1"), claiming("gpus-2"))}
+	halves := map[string][]int{"d0": {0, 1}, "d1": {0, 1}}
+	hostname := func(name string) podOption { return selecting(v1.LabelHostname, name) }
 	tests := []struct {
 		name        string
 		enforcement Enforcement
-		running     []*v1.Pod
-		gang        Gang
-		want        string
+		// taken are the GPUs of each node that others have, and holds pods that will get
+		// some.
+		taken map[string][]int
+		holds []*v1.Pod
+		gang  Gang
+		want  string
 	}{
-		{"pods that claim GPUs go where there are enough", EnforceDRA, nil, gangOf(class(claims(3), 2)), "d0 x1, d1 x1"},
-		{"why they do not is told in numbers", EnforceDRA, halves, gangOf(class(claims(3), 2)),
+		{"pods that claim GPUs go where there are enough", EnforceDRA, nil, nil, gangOf(class(claims(3), 2)), "d0 x1, d1 x1"},
+		{"why they do not is told in numbers", EnforceDRA, halves, nil, gangOf(class(claims(3), 2)),
 			"NoPlacement: 4 GPUs free, but no node has 3; 2 more GPUs are missing, on 2 nodes"},
-		{"what was placed before is missing", EnforceDRA, halves[:1], gangOf(class(claims(3), 1), class(claims(4), 1)), `NoPlacement: pod set "p3" needs 1 pod of 3 GPUs; 6 GPUs are free, with room for none of them beside the other pod sets; 1 more GPU is missing, on one node`},
-		{"more than any node has", EnforceDRA, nil, gangOf(class(claims(8), 1)), "ExceedsCluster: needs 8 GPUs on one node; the largest node has 4"},
-		{"a pair is found where Muster chooses", EnforceDRA, halves, gangOf(class(claims(2), 1)), "d1 x1"},
-		{"and not looked for where it does not", Predict, halves, gangOf(class(claims(2), 1)), "d0 x1"},
-		{"GPUs behind a resource are devices too", EnforceDRA, halves, gangOf(class(makePod("p", 2), 1)), "d1 x1"},
+		{"what was placed before is missing", EnforceDRA, map[string][]int{"d0": {0, 1}}, nil, gangOf(class(claims(3), 1), class(claims(4), 1)), `NoPlacement: pod set "p3" needs 1 pod of 3 GPUs; 6 GPUs are free, with room for none of them beside the other pod sets; 1 more GPU is missing, on one node`},
+		{"more than any node has", EnforceDRA, nil, nil, gangOf(class(claims(8), 1)), "ExceedsCluster: needs 8 GPUs on one node; the largest node has 4"},
+		{"a pair is found where Muster chooses", EnforceDRA, halves, nil, gangOf(class(claims(2), 1)), "d1 x1"},
+		{"and not looked for where it does not", Predict, halves, nil, gangOf(class(claims(2), 1)), "d0 x1"},
+		{"GPUs behind a resource are devices too", EnforceDRA, halves, nil, gangOf(class(makePod("p", 2), 1)), "d1 x1"},
+		{"what a pod is planned to get is a pair, so that another one is left", EnforceDRA, map[string][]int{"d1": {0}}, nil,
+			gangOf(class(claims(2, hostname("d0")), 1), class(makePod("p", 2), 1)), "d0 x1; d0 x1"},
+		{"a hold that has got nothing yet will get a pair, too", EnforceDRA, map[string][]int{"d1": {0}}, []*v1.Pod{makePod("hold", 0, on("d0"), claiming("gpus-2"))},
+			gangOf(class(makePod("p", 2), 1)), "d0 x1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,8 +88,16 @@ func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
 			for _, n := range []int{2, 3, 4, 8} {
 				objects = append(objects, makeDeviceTemplate(fmt.Sprintf("gpus-%d", n), n))
 			}
-			c := newClaimCluster(t, objects, []*v1.Node{makeNode("d0", 0), makeNode("d1", 0), makeNode("n", 0)}, tt.running...)
-			c.await(t, func() bool { return c.planner.claims.isDevice(gpuResource) })
+			running, taken := tt.holds, 0
+			for node, gpus := range tt.taken {
+				claim, pod := allocated("on-"+node, gpu.Driver, node, gpus...)
+				running, objects, taken = append(running, pod), append(objects, claim), taken+len(gpus)
+			}
+			c := newClaimCluster(t, objects, []*v1.Node{makeNode("d0", 0), makeNode("d1", 0), makeNode("n", 0)}, running...)
+			c.await(t, func() bool {
+				devices, err := c.planner.claims.devices.SharedDRAManager.ResourceClaims().ListAllAllocatedDevices()
+				return err == nil && len(devices) == taken && c.planner.claims.isDevice(gpuResource)
+			})
 			c.planner.UseIslands(NewIslands(published, tt.enforcement, sets.New("gpu")))
 			before := c.dump(t)
 			assignment, why, err := c.planner.Plan(c.ctx, c.fw, c.snap, tt.gang)
@@ -77,7 +108,11 @@ func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
 			if why != nil {
 				got = string(why.Class) + ": " + why.Message
 			} else {
-				got = use(assignment[0])
+				var all []string
+				for _, nodes := range assignment {
+					all = append(all, use(nodes))
+				}
+				got = strings.Join(all, "; ")
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("nodes, or why not (-want +got):\n%s", diff)
@@ -89,30 +124,31 @@ func TestGPUsThatAreDevicesAreCounted(t *testing.T) {
 	}
 }
 
-// TestDevicesOfPodsThatAreAwayAreFree: d0 has four devices, which a claim has.
+// TestDevicesOfPodsThatAreAwayAreFree: d0 has four devices, which a claim of two pods has.
+// Those of pods that have gone are free once they are given back, and not before.
 func TestDevicesOfPodsThatAreAwayAreFree(t *testing.T) {
+	const no = "NoPlacement: no node passes: 1 cannot allocate all claims"
 	tests := []struct {
 		name string
-		away []string
-		want string
+		// away are for a while, of whom those that are back are back sooner.
+		away, back, gone []string
+		want             string
+		// after is what is planned, or said, when those that were away are back.
+		after string
 	}{
-		{"while its pod is there", nil, "NoPlacement: no node passes: 1 cannot allocate all claims"},
-		{"while its pod is away", []string{"a", "b"}, "d0 x1"},
-		{"while another pod has it too", []string{"a"}, "NoPlacement: no node passes: 1 cannot allocate all claims"},
+		{"while its pods are there", nil, nil, nil, no, no},
+		{"while its pods are away", []string{"a", "b"}, nil, nil, "d0 x1", no},
+		{"when one of them is back", []string{"a", "b"}, []string{"b"}, nil, no, no},
+		{"while another pod has it too", []string{"a"}, nil, nil, no, no},
+		{"while another pod had it that has gone", []string{"a"}, nil, []string{"b"}, "d0 x1", no},
+		{"when its pods have gone", nil, nil, []string{"a", "b"}, no + "; 4 devices are still allocated to pods that have gone", no + "; 4 devices are still allocated to pods that have gone"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			running := []*v1.Pod{makePod("a", 0, on("d0"), sharing("taken")), makePod("b", 0, on("d0"), sharing("taken"))}
-			claim := makeDeviceClaim("taken", 4)
-			claim.Status.Allocation = &resourceapi.AllocationResult{}
-			for i := range 4 {
-				claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{
-					Request: "gpus", Driver: deviceDriver, Pool: "d0", Device: fmt.Sprintf("gpu-%d", i),
-				})
-			}
-			for _, pod := range running {
-				claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
-			}
+			claim, a := allocated("a", deviceDriver, "d0", 0, 1, 2, 3)
+			b := makePod("b", 0, on("d0"), sharing("a"))
+			claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourceapi.ResourceClaimConsumerReference{Resource: "pods", Name: b.Name, UID: b.UID})
+			running := slices.DeleteFunc([]*v1.Pod{a, b}, func(p *v1.Pod) bool { return slices.Contains(tt.gone, p.Name) })
 			c := newClaimCluster(t, []runtime.Object{makeDeviceClass(), makeSlice("d0", 4), makeDeviceTemplate("gpus-4", 4), claim}, []*v1.Node{makeNode("d0", 0)}, running...)
 			c.await(t, func() bool {
 				allocated, err := c.planner.claims.devices.SharedDRAManager.ResourceClaims().ListAllAllocatedDevices()
@@ -140,10 +176,21 @@ func TestDevicesOfPodsThatAreAwayAreFree(t *testing.T) {
 				}
 			}
 			got := plan()
+			if len(tt.back) > 0 {
+				back := slices.DeleteFunc(slices.Clone(running), func(p *v1.Pod) bool { return !slices.Contains(tt.back, p.Name) })
+				if err := w.Restore(back); err != nil {
+					t.Fatal(err)
+				}
+				got = plan()
+			}
+			behind, err := c.planner.claims.devices.tracker.leftBehind()
+			if all := len(tt.gone) == 2; err != nil || (behind > 0) != all {
+				t.Errorf("%d devices are left behind, all pods have gone: %v (%v)", behind, all, err)
+			}
 			if err := w.End(); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{tt.want, tests[0].want}, []string{got, plan()}); diff != "" {
+			if diff := cmp.Diff([]string{tt.want, tt.after}, []string{got, plan()}); diff != "" {
 				t.Errorf("nodes, or why not, and when they are back (-want +got):\n%s", diff)
 			}
 		})

@@ -3,6 +3,8 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"math/bits"
+	"strconv"
 )
 
 // Progress is what was tried in vain by plans of a gang of which each ended because it
@@ -122,10 +124,15 @@ func (p *Progress) tries(of string, d domain) {
 	p.domains[of][d.name], p.learnt = d.generation, p.learnt || !again
 }
 
-// triedOf words how many of the domains of a level have been tried.
+// triedOf words how many of the domains of a level have been tried: so roughly that a
+// gang of which each plan tries some more does not say something else each time.
 func triedOf(tried, all int, level string) string {
 	if level == "" || tried >= all {
 		return "not all choices of nodes were tried yet"
 	}
-	return fmt.Sprintf("%d of the %d domains of %s that are large enough were tried, the others are tried next", tried, all, level)
+	roughly := strconv.Itoa(tried)
+	if tried > 1 {
+		roughly = fmt.Sprintf("at least %d", 1<<(bits.Len(uint(tried))-1))
+	}
+	return fmt.Sprintf("%s of the %d domains of %s that are large enough were tried, the others are tried next", roughly, all, level)
 }

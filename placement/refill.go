@@ -48,7 +48,7 @@ func (f *refill) fill(r topology.Request, from, to int, taken *[]int) *topology.
 		switch {
 		case lost == 0:
 		case len(kept) > 0:
-			inner := topology.Request{Level: r.Slices[0].Level, Required: true, Kept: kept, Slices: r.Slices[1:], Rank: r.Rank}
+			inner := topology.Request{Level: r.Slices[0].Level, Required: true, Kept: kept, Slices: r.Slices[1:], Better: r.Better, Rank: r.Rank}
 			if f.fill(inner, first, end, taken) == nil {
 				return nil
 			}

@@ -65,6 +65,11 @@ func (t *trial) plan(ctx context.Context, gang Gang) (Assignment, *reason.Reason
 			return nil, nil, fmt.Errorf("diagnosing pod set %s: %w", searches[failed].class.Name, err)
 		}
 	}
+	behind, err := searches[failed].leftBehind()
+	if err != nil {
+		return nil, nil, err
+	}
+	why = why.And(searches[failed].broken()).And(behind)
 	if why.Class == reason.ExceedsCluster || !t.mayBeMissed(searches, failed) {
 		return nil, why, nil
 	}

@@ -81,6 +81,7 @@ func (s *classSearch) scoring() scoring {
 			last.score, _ = s.scores.memo.Place(s.scores.mixture.Mix, &free, &all)
 			last.remainder, last.gpus, last.pods = c.remainder, c.gpus, pods
 		}
-		return s.islands.scored(last.score, s.nodes[c.node], c.gpus, &s.demand, pods)
+		fit := s.islands.fit(s.nodes[c.node], c.gpus, &s.demand, pods)
+		return scoreOf(last.score, fit, s.scores.mixture.Mix, c.remainder.pools&mask)
 	}
 }

@@ -20,6 +20,7 @@ func (g *group) asks() topology.Request {
 // place asks the tree for nodes, nil if there are none.
 func (g *group) place() *topology.Placing {
 	r := g.asks()
+	r.Better = g.better
 	if len(r.Slices) == 0 {
 		return g.tree.Place(r)
 	}

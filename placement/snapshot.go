@@ -43,7 +43,7 @@ func (p *Planner) Mix() *Mix { return p.mix }
 // claims is an error. It must be called before the informers start, and any
 // profile's handle serves.
 func (p *Planner) PlanClaims(ctx context.Context, handle fwk.Handle) (err error) {
-	p.claims, err = newClaims(ctx, handle)
+	p.claims, err = newClaims(ctx, handle, p.mix)
 	return err
 }
 

@@ -25,6 +25,14 @@ func (d *demand) unit() unit {
 	return found
 }
 
+// podsOf is so many pods, with the GPUs that each asks for.
+func (d *demand) podsOf(n int) string {
+	if d.gpus == 0 {
+		return pods(n)
+	}
+	return pods(n) + " of " + d.unit().of(d.gpus)
+}
+
 // of is a number with its unit.
 func (u unit) of(n int64) string { return u.number(n, fmt.Sprint(n), "") }
 

@@ -86,6 +86,22 @@ func (t *Tree) Borrowed(cq string) Usage {
 	return u
 }
 
+// Lent is, by cell, what a ClusterQueue cannot use of its nominal quota because others
+// of its cohort use it: what it has left, less what is available to it. Cells of which
+// nothing is lent are absent.
+func (t *Tree) Lent(cq string) Usage {
+	u := Usage{}
+	if q := t.existing(cq); q != nil && q.parent != nil {
+		for fr, c := range q.cells {
+			own := amountOf(c.limits.nominal).minus(c.used[charged]).atLeastZero()
+			if v := own.minus(c.available(charged).atLeastZero()).value(); v > 0 {
+				u[fr] = v
+			}
+		}
+	}
+	return u
+}
+
 // CohortStatus is what is to be told of a Cohort.
 type CohortStatus struct {
 	// Quota is, by cell, what the Cohort has together with what its members lend

@@ -125,6 +125,32 @@ func TestStatusOfACohort(t *testing.T) {
 	}
 }
 
+func TestWhatIsLent(t *testing.T) {
+	tree := world(queueIn("team", "alpha", gpus(8, lend(6))), queueIn("team", "beta", gpus(4)), queueIn("", "alone", gpus(8)))
+	for _, step := range []struct {
+		used int64
+		want Usage
+	}{
+		{4, Usage{}},
+		// 2 of the 6 that alpha lends are left to it, with its other 2.
+		{8, Usage{h100GPUs: 4}},
+		// More is used than there is to lend: then also what alpha keeps is not free to it.
+		{12, Usage{h100GPUs: 8}},
+	} {
+		tree.Charge("b", "beta", Usage{h100GPUs: step.used}, Holder{})
+		if diff := cmp.Diff(step.want, tree.Lent("alpha")); diff != "" {
+			t.Errorf("beta uses %d (-want +got):\n%s", step.used, diff)
+		}
+		if lent := tree.Lent("beta"); len(lent) > 0 {
+			t.Errorf("beta uses %d, and lends %v", step.used, lent)
+		}
+	}
+	tree.Charge("a", "alone", Usage{h100GPUs: 12}, Holder{})
+	if lent := tree.Lent("alone"); len(lent) > 0 {
+		t.Errorf("a queue in no cohort lends %v", lent)
+	}
+}
+
 func TestShares(t *testing.T) {
 	weight := func(w string, cq *kueue.ClusterQueue) *kueue.ClusterQueue {
 		q := resource.MustParse(w)

@@ -24,3 +24,22 @@ func (t *Tree) HasOthers(cq, flavor string) bool {
 		return len(g.flavors) > 1 && slices.Contains(g.flavors, flavor)
 	})
 }
+
+// Preemptible says whether jobs of a ClusterQueue may be asked to leave for others: of
+// it, or of any in its tree of Cohorts that takes back what it has lent.
+func (t *Tree) Preemptible(cq string) bool {
+	q := t.existing(cq)
+	if q == nil {
+		return false
+	}
+	if !off(q.spec.preemption.within) {
+		return true
+	}
+	root := q.root()
+	for _, other := range t.clusterQueues {
+		if other != q && other.exists && other.root() == root && !off(other.spec.preemption.reclaim) {
+			return true
+		}
+	}
+	return false
+}

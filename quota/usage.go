@@ -131,6 +131,12 @@ func (t *Tree) Stay(id types.UID) {
 	}
 }
 
+// Leaves says that the charge of a job is marked by Leave.
+func (t *Tree) Leaves(id types.UID) bool {
+	k := t.charges[id]
+	return k != nil && k.leaving
+}
+
 // Claim promises quota to job id, for which others leave: from everybody else's
 // view it is in use once they have left. It replaces an earlier claim of the id,
 // and ends with the id's charge.

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
 
@@ -21,8 +20,9 @@ import (
 
 // Claims counts the devices that pods claim.
 type Claims struct {
-	Templates resourcelisters.ResourceClaimTemplateLister
-	Claims    resourcelisters.ResourceClaimLister
+	// Template and Claim are those of a namespace and name.
+	Template func(namespace, name string) (*resourceapi.ResourceClaimTemplate, error)
+	Claim    func(namespace, name string) (*resourceapi.ResourceClaim, error)
 	// Classes are the resources of quota by the DeviceClasses of which a device is
 	// one of the resource. Devices of other classes are not counted.
 	Classes map[string]corev1.ResourceName
@@ -32,9 +32,9 @@ type Claims struct {
 // it they are not counted.
 func (r *Renderer) CountClaims(c Claims) { r.claims = &c }
 
-// count sets what the pod sets of the job claim. The error is a *reason.Reason where
+// Count sets what the pod sets of the job claim. The error is a *reason.Reason where
 // that cannot be said.
-func (c *Claims) count(job *workload.Job) error {
+func (c *Claims) Count(job *workload.Job) error {
 	// A claim that several pods name has its devices once.
 	shared, payers := sets.New[string](), payersOf(job)
 	for i := range job.PodSets {
@@ -44,7 +44,7 @@ func (c *Claims) count(job *workload.Job) error {
 			switch {
 			case claim.ResourceClaimTemplateName != nil:
 				name := *claim.ResourceClaimTemplateName
-				template, err := c.Templates.ResourceClaimTemplates(job.Owner.Namespace).Get(name)
+				template, err := c.Template(job.Owner.Namespace, name)
 				if err != nil {
 					return notFound("ResourceClaimTemplate", name, err)
 				}
@@ -54,7 +54,7 @@ func (c *Claims) count(job *workload.Job) error {
 			case claim.ResourceClaimName != nil && payers[*claim.ResourceClaimName] == i && !shared.Has(*claim.ResourceClaimName):
 				name := *claim.ResourceClaimName
 				shared.Insert(name)
-				object, err := c.Claims.ResourceClaims(job.Owner.Namespace).Get(name)
+				object, err := c.Claim(job.Owner.Namespace, name)
 				if err != nil {
 					return notFound("ResourceClaim", name, err)
 				}
@@ -106,7 +106,7 @@ func (r *Renderer) ClaimedGPUs(pods []*corev1.Pod) (n int64) {
 func (c *Claims) specOf(pod *corev1.Pod, claim *corev1.PodResourceClaim) (*resourceapi.ResourceClaimSpec, string, error) {
 	name, _, err := resourceclaim.Name(pod, claim)
 	if err == nil && name != nil {
-		object, err := c.Claims.ResourceClaims(pod.Namespace).Get(*name)
+		object, err := c.Claim(pod.Namespace, *name)
 		switch {
 		case err == nil:
 			return &object.Spec, object.Name, nil
@@ -114,7 +114,7 @@ func (c *Claims) specOf(pod *corev1.Pod, claim *corev1.PodResourceClaim) (*resou
 			return nil, "", err
 		}
 	}
-	template, err := c.Templates.ResourceClaimTemplates(pod.Namespace).Get(ptr.Deref(claim.ResourceClaimTemplateName, ""))
+	template, err := c.Template(pod.Namespace, ptr.Deref(claim.ResourceClaimTemplateName, ""))
 	if err != nil {
 		return nil, "", err
 	}

@@ -41,7 +41,12 @@ func counting(t *testing.T, templates, claims map[string]resourceapi.ResourceCla
 		}
 	}
 	return &Claims{
-		Templates: f.ResourceClaimTemplates().Lister(), Claims: f.ResourceClaims().Lister(),
+		Template: func(namespace, name string) (*resourceapi.ResourceClaimTemplate, error) {
+			return f.ResourceClaimTemplates().Lister().ResourceClaimTemplates(namespace).Get(name)
+		},
+		Claim: func(namespace, name string) (*resourceapi.ResourceClaim, error) {
+			return f.ResourceClaims().Lister().ResourceClaims(namespace).Get(name)
+		},
 		Classes: map[string]corev1.ResourceName{"gpu.nvidia.com": "nvidia.com/gpu", "old.example.com": "nvidia.com/gpu", "mig.nvidia.com": "nvidia.com/mig"},
 	}
 }
@@ -73,7 +78,7 @@ func TestDevicesThatPodSetsShareAreCountedWhereThereArePods(t *testing.T) {
 			for _, n := range test.counts {
 				job.PodSets = append(job.PodSets, workload.PodSet{Count: int32(n), Template: *template(naming("node"))})
 			}
-			if err := c.count(job); err != nil {
+			if err := c.Count(job); err != nil {
 				t.Fatal(err)
 			}
 			var got []int64
@@ -136,7 +141,7 @@ func TestDevicesAreCounted(t *testing.T) {
 			for _, change := range tt.sets {
 				job.PodSets = append(job.PodSets, workload.PodSet{Count: 2, Template: *template(change...)})
 			}
-			err := c.count(job)
+			err := c.Count(job)
 			var no *reason.Reason
 			if got := ""; errors.As(err, &no) || tt.no != "" {
 				if no != nil {

@@ -90,7 +90,7 @@ func (r *Renderer) Render(ctx context.Context, job *workload.Job) (no *reason.Re
 	if r.claims == nil {
 		return nil, nil
 	}
-	if err := r.claims.count(job); errors.As(err, &no) {
+	if err := r.claims.Count(job); errors.As(err, &no) {
 		return no, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("counting what %s %s claims: %w", job.Owner.Kind, job.Owner.NamespacedName, err)

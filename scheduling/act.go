@@ -86,6 +86,17 @@ func (j *Jobs) act(ctx context.Context, kind workload.Kind, obj client.Object, j
 		})
 	case doRecovery:
 		return j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) { j.sayRecovery(wl, want.message) })
+	case doSayUse:
+		err := j.change(ctx, job.Owner.UID, func(wl *kueue.Workload) { j.sayUse(wl, want.use, want.message) })
+		switch {
+		case err != nil:
+			return err
+		case want.use == gpusIdle:
+			j.note(job, noteIdle, want.message)
+		case want.use == gpusStalled:
+			j.note(job, noteStalled, want.message)
+		}
+		return nil
 	case doLater:
 		j.effects.jobs.AddAfter(keyOf(job.Owner), want.after)
 		return nil

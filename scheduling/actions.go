@@ -26,6 +26,8 @@ const (
 	// doRecovery: pods of a job that has been ready have gone, or come again; its
 	// Workload says so.
 	doRecovery
+	// doSayUse: the job does something else with its GPUs than its Workload says.
+	doSayUse
 	// doRequeue: the job has left its nodes; its Workload becomes pending again.
 	doRequeue
 	// doReclaim: the job has left, but for some pods that stay on nodes; its
@@ -55,6 +57,8 @@ type action struct {
 	after time.Duration
 	// pods are those of doUngate.
 	pods []*corev1.Pod
+	// use is of doSayUse.
+	use gpuState
 	// first: nobody has resumed the owner since its job was admitted.
 	first bool
 }
@@ -83,6 +87,9 @@ func (l *Ledger) want(e *entry) action {
 		}
 		if news, gone := e.recovery(l.clock.Now()); news {
 			return action{do: doRecovery, message: gone}
+		}
+		if u, news := l.unsaidUse(e, l.clock.Now()); news {
+			return action{do: doSayUse, use: u.state, message: l.useInWords(e, u)}
 		}
 	case Leaving:
 		switch {

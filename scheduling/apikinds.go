@@ -236,10 +236,11 @@ func (j *Jobs) endWatch(ctx context.Context, c cache.Cache, s listened) {
 	if err := c.RemoveInformer(ctx, s.obj); err != nil {
 		klog.FromContext(ctx).Error(err, "Ending a watch failed", "kind", s.gvk.GroupKind())
 	}
-	for _, uid := range s.heard.reset() {
-		j.ledger.ForgetPodOwner(uid)
+	for _, gone := range s.heard.reset() {
+		s.handler.OnDelete(gone)
+		j.ledger.ForgetPodOwner(gone.GetUID())
 	}
-	j.ledger.syncAll(func(*entry) bool { return true })
+	j.ledger.syncAll()
 }
 
 // isServed says whether the API has a kind; unknown counts as yes.

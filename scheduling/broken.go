@@ -18,7 +18,7 @@ import (
 // breach is what took room that was held: a pod that others put there, or the
 // node itself.
 type breach struct {
-	// reason is the label of the metric: "pod" or "node".
+	// reason is the label of the metric, as metrics.HoldBrokenByPod.
 	reason string
 	// what is the beginning of the sentence that ends with the pods concerned.
 	what string
@@ -27,9 +27,9 @@ type breach struct {
 // breachOf is a pod that someone else has put onto a node.
 func breachOf(pod *corev1.Pod) *breach {
 	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
-		return &breach{"pod", fmt.Sprintf("static pod %s/%s of node %s took the room that was held for", pod.Namespace, pod.Name, pod.Spec.NodeName)}
+		return &breach{metrics.HoldBrokenByPod, fmt.Sprintf("static pod %s/%s of node %s took the room that was held for", pod.Namespace, pod.Name, pod.Spec.NodeName)}
 	}
-	return &breach{"pod", fmt.Sprintf("pod %s/%s, whose schedulerName is %s, was put on node %s by others and took the room that was held for",
+	return &breach{metrics.HoldBrokenByPod, fmt.Sprintf("pod %s/%s, whose schedulerName is %s, was put on node %s by others and took the room that was held for",
 		pod.Namespace, pod.Name, pod.Spec.SchedulerName, pod.Spec.NodeName)}
 }
 
@@ -40,7 +40,7 @@ func (l *Ledger) shortage(node string) *breach {
 	for _, name := range slices.Sorted(maps.Keys(r.over())) {
 		has = append(has, fmt.Sprintf("%s %s", quantity(name, r.allocatable[name]), name))
 	}
-	return &breach{"node", fmt.Sprintf("node %s has %s now, too little for what was held for", node, strings.Join(has, " and "))}
+	return &breach{metrics.HoldBrokenByNode, fmt.Sprintf("node %s has %s now, too little for what was held for", node, strings.Join(has, " and "))}
 }
 
 // amounts are quantities of resources; CPU in thousandths.

@@ -20,7 +20,6 @@ import (
 // broken is the metric, which is one for all tests.
 func broken(t *testing.T, reason string) float64 {
 	t.Helper()
-	metrics.Register()
 	v, err := testutil.GetCounterMetricValue(metrics.HoldsBroken.WithLabelValues(reason))
 	if err != nil {
 		t.Fatal(err)

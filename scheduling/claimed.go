@@ -129,7 +129,7 @@ func (l *Ledger) preempt(v victim, by *entry) {
 		o.Kind, o.NamespacedName, by.workload.UID, o.UID, preempting(v.Reason), v.why(by.priority))
 	l.evict(v.e, eviction{reason: kueue.WorkloadEvictedByPreemption, message: message, preempted: v.Reason, by: o.Kind + " " + o.NamespacedName.String()})
 	l.effects.Note(v.e.job, notePreempted, message)
-	metrics.Preemptions.WithLabelValues(v.Reason, by.claim.assignment.ClusterQueue).Inc()
+	metrics.Preempted(by.claim.assignment.ClusterQueue, v.Reason)
 }
 
 // claimStands says that a job is still what its claim was made for.

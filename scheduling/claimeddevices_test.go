@@ -28,13 +28,14 @@ var fourDevices = resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim
 	Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 4},
 }}}}
 
-// deviceContest is a node with four devices, which the claim "taken" has. free takes them
-// from it, as the claim controller does when a pod has gone.
+// deviceContest is a node with four devices, which the claim "taken" has for a pod that has
+// gone. free takes them from it, as the claim controller does then.
 func deviceContest(t *testing.T) (c *contest, free func()) {
 	t.Helper()
 	const driver = "gpu.example.com"
 	taken := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "taken", UID: "taken", ResourceVersion: "1"}, Spec: fourDevices}
 	taken.Status.Allocation = &resourceapi.AllocationResult{}
+	taken.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: "gone", UID: "gone"}}
 	slice := &resourceapi.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "devices", ResourceVersion: "1"},
 		Spec:       resourceapi.ResourceSliceSpec{Driver: driver, NodeName: new("node-0"), Pool: resourceapi.ResourcePool{Name: "node-0", ResourceSliceCount: 1}},
@@ -125,4 +126,20 @@ func TestAClaimWaitsUntilTheDevicesOfThoseThatHaveLeftAreFree(t *testing.T) {
 			c.wantNoPhantoms()
 		})
 	}
+}
+
+// It says until then what it waits for.
+func TestAJobIsTriedAgainWhenTheDevicesOfPodsThatHaveGoneAreFree(t *testing.T) {
+	c, free := deviceContest(t)
+	c.policy("main", "", 8, lowerPriority)
+	j := one("next", 4, claiming(corev1.PodResourceClaim{Name: "gpus", ResourceClaimTemplateName: new("four")}))
+	c.submit(j, 0)
+	c.pass()
+	c.wantState(j, Pending)
+	if diff := cmp.Diff("no node with 4 free GPUs passes: 1 cannot allocate all claims; 4 devices are still allocated to pods that have gone", c.why(j).Message); diff != "" {
+		t.Errorf("reason (-want +got):\n%s", diff)
+	}
+	free()
+	c.pass()
+	c.wantState(j, Admitting)
 }

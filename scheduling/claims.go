@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
@@ -34,10 +35,15 @@ func (j *Jobs) watchClaims(f informers.SharedInformerFactory, classes map[string
 			f.Resource().V1().ResourceClaimTemplates().Informer(),
 			f.Resource().V1().ResourceSlices().Informer(),
 			f.Resource().V1().DeviceClasses().Informer())
+		templates, claims := f.Resource().V1().ResourceClaimTemplates().Lister(), f.Resource().V1().ResourceClaims().Lister()
 		j.renderer.CountClaims(rendering.Claims{
-			Templates: f.Resource().V1().ResourceClaimTemplates().Lister(),
-			Claims:    f.Resource().V1().ResourceClaims().Lister(),
-			Classes:   classes,
+			Template: func(namespace, name string) (*resourceapi.ResourceClaimTemplate, error) {
+				return templates.ResourceClaimTemplates(namespace).Get(name)
+			},
+			Claim: func(namespace, name string) (*resourceapi.ResourceClaim, error) {
+				return claims.ResourceClaims(namespace).Get(name)
+			},
+			Classes: classes,
 		})
 		if err := j.readOnceTheyCome(f.Resource().V1().ResourceClaimTemplates().Informer(), f.Resource().V1().ResourceClaims().Informer()); err != nil {
 			return err

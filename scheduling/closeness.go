@@ -73,6 +73,7 @@ func (c *closeness) String() string {
 			text = "in one domain of " + level
 		}
 		switch {
+		case j.Fewest == 0:
 		case j.Domains > j.Fewest:
 			text += fmt.Sprintf(", of which %d would do", j.Fewest)
 		case j.Domains > 1:
@@ -127,7 +128,7 @@ func (c *closeness) count(clusterQueue string) {
 		asked := j.asked()
 		metrics.DomainsUsed.WithLabelValues(clusterQueue, asked).Observe(float64(j.Domains))
 		metrics.LevelsCrossed.WithLabelValues(clusterQueue, asked).Observe(float64(j.Crossed))
-		if excess := j.Domains - j.Fewest; excess > 0 {
+		if excess := j.Domains - j.Fewest; excess > 0 && j.Fewest > 0 {
 			metrics.ExcessDomains.WithLabelValues(clusterQueue, asked).Add(float64(excess))
 		}
 	}

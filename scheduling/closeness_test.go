@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/placement"
+	"github.com/muster-gpu/muster/placement/topology"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -255,6 +257,13 @@ func TestTheWorkloadSaysHowCloseThePodsAre(t *testing.T) {
 				t.Errorf("after a restart it says %q, want %q", again.message, a.message)
 			}
 		})
+	}
+}
+
+func TestHowFewDomainsWouldDoIsNotSaidWhereNobodyHasCounted(t *testing.T) {
+	c := &closeness{of: []judged{{&placement.Topology{Levels: []string{"rack"}}, topology.Quality{Domains: 2, Crossed: 1}}}}
+	if got, want := c.String(), "in 2 domains of rack, 1 level crossed"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
 	}
 }
 

@@ -67,9 +67,8 @@ func (j *Jobs) writeAdmission(ctx context.Context, uid types.UID) error {
 	news := j.ledger.written(uid, a.replanned, wl, result, err)
 	switch {
 	case news:
-		metrics.Admissions.WithLabelValues(a.assignment.ClusterQueue).Inc()
+		metrics.Admitted(a.assignment.ClusterQueue, priorityClassOf(wl), j.clock.Since(waitsSince(a)))
 		a.close.count(a.assignment.ClusterQueue)
-		metrics.AdmissionWaitSeconds.WithLabelValues(a.assignment.ClusterQueue).Observe(j.clock.Since(waitsSince(a)).Seconds())
 		j.note(a.job, noteAdmitted, message)
 		return nil
 	case result == wrote:
@@ -149,6 +148,7 @@ func (j *Jobs) writeFinish(ctx context.Context, job *workload.Job) error {
 		}
 		err := j.changeFrom(ctx, job.Owner.UID, wl, func(wl *kueue.Workload) {
 			j.condition(wl, kueue.WorkloadFinished, metav1.ConditionTrue, why, job.Finish.Message)
+			j.sayNotIdle(wl, stoppedIdle)
 		})
 		if err != nil {
 			return fmt.Errorf("finishing Workload %s: %w", key, err)

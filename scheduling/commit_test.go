@@ -158,11 +158,11 @@ func TestAnAdmissionSaysThatTheEvictionBeforeItIsOver(t *testing.T) {
 func TestDeactivationOutlivesAConflict(t *testing.T) {
 	s := testScene(t, 8, 8)
 	conflicts := 1
-	j := s.jobsOn(t, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+	j := s.jobsOn(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if conflicts--; conflicts >= 0 {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "workloads"}, obj.GetName(), nil)
 		}
-		return c.Update(ctx, obj, opts...)
+		return c.Patch(ctx, obj, patch, opts...)
 	}})
 	j.timing.Backoff.Limit = new(int32(0))
 	of := job("a", set("node", 0, 1, 8))

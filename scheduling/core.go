@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/gpu"
+	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/islands"
 	"github.com/muster-gpu/muster/quota"
@@ -79,6 +80,7 @@ type Core struct {
 	effects *asyncEffects
 	cycle   *Cycle
 	jobs    *Jobs
+	askers  askers
 }
 
 // NewCore returns a Core that does nothing until it is installed.
@@ -108,11 +110,11 @@ func NewCore(ctx context.Context, c Config) *Core {
 	jobs := &Jobs{
 		ledger: ledger, effects: effects, clock: c.Clock, reader: reader, client: c.Client, api: api, kinds: kinds, timing: c.Timing, provisioning: c.Provisioning,
 		served:   sets.New(c.SchedulerNames...),
-		renderer: renderer,
-		writes:   newQueue[types.UID](), deletions: newQueue[types.NamespacedName](), groups: newQueue[types.NamespacedName](),
+		renderer: renderer, gpuNodes: ledger.gpuNodes,
+		writes: newQueue[types.UID](), deletions: newQueue[types.NamespacedName](), groups: newQueue[types.NamespacedName](),
 	}
 	effects.write, effects.tell = jobs.writes.Add, jobs.note
-	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs}
+	return &Core{Ledger: ledger, config: c, effects: effects, cycle: cycle, jobs: jobs, askers: askers{clock: c.Clock}}
 }
 
 // Mix is what the jobs ask for.
@@ -121,11 +123,13 @@ func (c *Core) Mix() *placement.Mix { return c.cycle.planner.Mix() }
 // Install puts the Core into a scheduler that is not running yet.
 func (c *Core) Install(ctx context.Context, sched *scheduler.Scheduler, handle fwk.Handle, f informers.SharedInformerFactory, recorder record.EventRecorder) error {
 	c.jobs.recorder, c.jobs.pods, c.jobs.nodes = recorder, f.Core().V1().Pods().Lister(), f.Core().V1().Nodes().Lister()
+	c.jobs.apps = appOwners{f.Apps().V1().ReplicaSets().Lister(), f.Apps().V1().StatefulSets().Lister()}
 	c.jobs.podsSeen = f.Core().V1().Pods().Informer().LastSyncResourceVersion
 	var err error
 	if c.jobs.groupPods, err = watchGroupPods(f.Core().V1().Pods().Informer()); err != nil {
 		return err
 	}
+	go c.jobs.groupPods.learnEnded(ctx, c.config.Client, c.config.Clock)
 	if err := c.cycle.planner.PlanClaims(ctx, handle); err != nil {
 		return err
 	}
@@ -181,7 +185,11 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 	done, unserved := make(chan struct{}), make(chan struct{})
 	c.jobs.run(ctx)
 	c.effects.leads.Store(true)
-	context.AfterFunc(ctx, func() { c.effects.leads.Store(false) })
+	metrics.Leading.Set(1)
+	context.AfterFunc(ctx, func() {
+		c.effects.leads.Store(false)
+		metrics.Leading.Set(0)
+	})
 	go func() {
 		if !c.jobs.isServed(ctx, kueue.SchemeGroupVersion.WithKind("Workload")) {
 			close(unserved)
@@ -216,6 +224,7 @@ func (c *Core) lead(ctx context.Context, watched <-chan struct{}) {
 		c.effects.first.begin(c.config.Clock.Now())
 		close(done)
 		c.Ledger.Restored()
+		context.AfterFunc(ctx, metrics.Leads(c.Ledger.figures))
 		go (&reporter{Jobs: c.jobs}).run(ctx)
 		go newProvisioner(c.jobs).run(ctx)
 		c.effects.first.wait(ctx, c.config.Clock)

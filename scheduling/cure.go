@@ -92,8 +92,9 @@ func (c cure) podsOf(bite placement.Bite) int {
 // moves counts what has happened that can cure something.
 type moves struct {
 	// queues are changes of queues, flavors and namespaces; quota are charges
-	// and releases; room is room that came, or nodes that changed.
-	queues, quota, room int64
+	// and releases; room is room that came, or nodes that changed; idle are jobs that
+	// are protected no longer because of what they do not do with their GPUs.
+	queues, quota, room, idle int64
 }
 
 // put makes a bucket wait for its cure, or be due when it is its turn.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -33,9 +34,13 @@ type Cycle struct {
 
 	sched *scheduler.Scheduler
 	pods  chan popped
+	// questions are run on the scheduling goroutine, between two pods.
+	questions chan func(context.Context)
 	// podWaits says that a popped pod waits.
 	podWaits atomic.Bool
 	once     sync.Once
+	// measured is when the metrics of free GPUs were last told.
+	measured time.Time
 }
 
 type popped struct {
@@ -47,7 +52,7 @@ type popped struct {
 // long one pass may keep pods waiting.
 func NewCycle(l *Ledger, p *placement.Planner, budget time.Duration) *Cycle {
 	l.sees = p.Mix().Observe
-	return &Cycle{ledger: l, planner: p, budget: budget, wake: make(chan struct{}, 1), pods: make(chan popped)}
+	return &Cycle{ledger: l, planner: p, budget: budget, wake: make(chan struct{}, 1), pods: make(chan popped), questions: make(chan func(context.Context))}
 }
 
 // Wake asks for an admission pass. It never blocks.
@@ -80,6 +85,12 @@ func (c *Cycle) Install(ctx context.Context, sched *scheduler.Scheduler, lead fu
 	ctx, stop := context.WithCancel(ctx)
 	sched.SchedulingQueue = leadersQueue{sched.SchedulingQueue, stop}
 	sched.Cache = c.ledger.Attach(sched.Cache)
+	c.ledger.nodeResized = func(old, node *corev1.Node) {
+		logger := klog.FromContext(ctx)
+		for _, event := range framework.NodeSchedulingPropertiesChange(node, old) {
+			sched.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, old, node, nil)
+		}
+	}
 	pop := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		c.once.Do(func() {
@@ -125,6 +136,8 @@ func (c *Cycle) next(ctx context.Context, logger klog.Logger) (framework.QueuedE
 			}
 		case p := <-c.pods:
 			return c.take(p)
+		case answer := <-c.questions:
+			answer(ctx)
 		case <-ctx.Done():
 			// The scheduler stops when it is given nothing.
 			return nil, nil

@@ -51,6 +51,9 @@ func (l *Ledger) tick(t Timing) []lapse {
 	l.renew()
 	l.tendReservations()
 	l.tendClaims(now)
+	if !l.kueueDecides() {
+		l.tendUses(now)
+	}
 	l.searchAgain(now)
 	for e := range l.waits.sleeping {
 		l.enqueue(e)
@@ -64,7 +67,7 @@ func (l *Ledger) tick(t Timing) []lapse {
 		if news, _ := e.recovery(now); news || e.unsaidReady() {
 			l.effects.Sync(keyOf(e.job.Owner))
 		}
-		if late := e.lapse(now, t); late != nil {
+		if late := l.lapse(e, now, t); late != nil {
 			out = append(out, *late)
 		}
 	}
@@ -85,7 +88,7 @@ func (l *Ledger) giveUp(uid types.UID, t Timing, cause string) {
 	}
 	now := l.clock.Now()
 	e.runClocks(now)
-	late := e.lapse(now, t)
+	late := l.lapse(e, now, t)
 	if late == nil {
 		return
 	}
@@ -117,6 +120,16 @@ func (e *entry) runClocks(now time.Time) {
 }
 
 // lapse is the deadline that a job has let pass, nil if there is none.
+func (l *Ledger) lapse(e *entry, now time.Time, t Timing) *lapse {
+	late := e.lapse(now, t)
+	if late == nil && e.state == Admitted {
+		late = l.idleTooLong(e, now)
+	}
+	return late
+}
+
+// lapse is the deadline that a job has let pass whatever it does with its GPUs, nil if
+// there is none.
 func (e *entry) lapse(now time.Time, t Timing) *lapse {
 	if e.state != Admitted {
 		return nil

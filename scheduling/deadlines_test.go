@@ -332,11 +332,11 @@ func TestAJobThatHasUsedUpItsTimeIsDeactivatedAlsoOverACrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := testScene(t, 8, 8)
 			fails := crash
-			funcs := interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			funcs := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				if fails {
 					return errUnanswered
 				}
-				return c.Update(ctx, obj, opts...)
+				return c.Patch(ctx, obj, patch, opts...)
 			}}
 			j := s.jobsOn(t, funcs)
 			of := job("a", set("node", 0, 1, 8))

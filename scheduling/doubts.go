@@ -29,14 +29,23 @@ func (r *reporter) tellDoubts() error {
 	r.doubtsAt = now
 	told := map[string]string{}
 	for _, node := range nodes {
-		known, ok := r.gpus.Node(node)
-		if !ok || known.Doubt == "" {
+		doubt := r.doubtOf(node, now)
+		if doubt == "" {
 			continue
 		}
-		if told[node.Name] = known.Doubt; r.doubts[node.Name] != known.Doubt {
-			r.recorder.Event(node, corev1.EventTypeWarning, noteGPUs, known.Doubt+"; that does not count where pods are placed")
+		if told[node.Name] = doubt; r.doubts[node.Name] != doubt {
+			r.recorder.Event(node, corev1.EventTypeWarning, noteGPUs, doubt)
 		}
 	}
 	r.doubts = told
 	return nil
+}
+
+// doubtOf is what cannot be believed of a node's GPUs, and for what it does not count;
+// empty if there is nothing.
+func (r *reporter) doubtOf(node *corev1.Node, now time.Time) string {
+	if known, ok := r.gpus.Node(node); ok && known.Doubt != "" {
+		return known.Doubt + "; that does not count where pods are placed"
+	}
+	return r.gpuNodes.get(node.Name).clockDoubt(now)
 }

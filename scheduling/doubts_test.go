@@ -31,22 +31,30 @@ func TestNodesAreToldOnceWhatCannotBeTrueOfTheirGPUs(t *testing.T) {
 		}
 	}
 	clock, recorder := testclock.NewFakeClock(epoch0), record.NewFakeRecorder(10)
-	r := &reporter{Jobs: &Jobs{clock: clock, recorder: recorder, nodes: corelisters.NewNodeLister(nodes)}}
+	r := &reporter{Jobs: &Jobs{clock: clock, recorder: recorder, nodes: corelisters.NewNodeLister(nodes), gpuNodes: newGPUNodes(clock)}}
 	for _, step := range []struct {
 		what  string
 		after time.Duration
 		gpus  doubtful
+		// clock is how far that of an agent is ahead which writes just now.
+		clock time.Duration
 		want  []string
 	}{
-		{"the first look", 0, doubtful{"good": "", "bad": "odd"}, []string{"Warning GPUsInDoubt odd; that does not count where pods are placed"}},
-		{"the same", time.Minute, doubtful{"good": "", "bad": "odd"}, nil},
-		{"something else", time.Minute, doubtful{"bad": "worse"}, []string{"Warning GPUsInDoubt worse; that does not count where pods are placed"}},
-		{"too soon for another look", time.Second, doubtful{"bad": "odd"}, nil},
-		{"it is mended", time.Minute, doubtful{"bad": ""}, nil},
-		{"it comes again", time.Minute, doubtful{"bad": "worse"}, []string{"Warning GPUsInDoubt worse; that does not count where pods are placed"}},
+		{"the first look", 0, doubtful{"good": "", "bad": "odd"}, 0, []string{"Warning GPUsInDoubt odd; that does not count where pods are placed"}},
+		{"the same", time.Minute, doubtful{"good": "", "bad": "odd"}, 0, nil},
+		{"something else", time.Minute, doubtful{"bad": "worse"}, 0, []string{"Warning GPUsInDoubt worse; that does not count where pods are placed"}},
+		{"too soon for another look", time.Second, doubtful{"bad": "odd"}, 0, nil},
+		{"it is mended", time.Minute, doubtful{"bad": ""}, 0, nil},
+		{"the clock of an agent is a minute behind", time.Minute, doubtful{}, -time.Minute, nil},
+		{"it is an hour behind", time.Minute, doubtful{}, -time.Hour, []string{"Warning GPUsInDoubt the clock of its GPU agent is more than 3m0s behind the scheduler's; what it says of GPUs that idle does not count"}},
+		{"it still is", time.Minute, doubtful{}, -time.Hour, nil},
+		{"it is an hour ahead", time.Minute, doubtful{}, time.Hour, []string{"Warning GPUsInDoubt the clock of its GPU agent is more than 3m0s ahead of the scheduler's; what it says of GPUs that idle does not count"}},
+		{"it is right", time.Minute, doubtful{}, 0, nil},
+		{"something else comes again", time.Minute, doubtful{"bad": "worse"}, 0, []string{"Warning GPUsInDoubt worse; that does not count where pods are placed"}},
 	} {
 		clock.Step(step.after)
 		r.gpus = step.gpus
+		r.gpuNodes.set(gpuNodeOf("good", clock.Now().Add(step.clock)))
 		if err := r.tellDoubts(); err != nil {
 			t.Fatal(err)
 		}

@@ -92,6 +92,10 @@ type entry struct {
 	lateStart bool
 	lateSince instant
 
+	// unprotected: when its GPUs were looked at last, it did nothing with them for so
+	// long that no minimum of runtime protected it.
+	unprotected bool
+
 	// growth is of elastic jobs; nil for most.
 	growth *growth
 	// claim is set while the job is Claimed. claimsFailed counts the claims in a

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/metrics"
@@ -30,12 +31,14 @@ func (j *Jobs) writeEviction(ctx context.Context, uid types.UID, why eviction) e
 func (j *Jobs) deactivate(ctx context.Context, uid types.UID) error {
 	defer j.writesOf.one(uid)()
 	wl := j.ledger.workloadOf(uid)
-	if wl == nil || wl.Spec.Active != nil && !*wl.Spec.Active {
+	if wl == nil || isParked(wl) {
 		return nil
 	}
 	stop := wl.DeepCopy()
 	stop.Spec.Active = new(false)
-	if err := j.client.Update(ctx, stop); err != nil {
+	// Nothing but that is written: the Workload may be Kueue's, with fields of a newer one.
+	onlyThat := client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{})
+	if err := j.client.Patch(ctx, stop, onlyThat); err != nil {
 		return fmt.Errorf("deactivating Workload %s: %w", klog.KObj(wl), err)
 	}
 	j.ledger.observe(uid, stop)
@@ -69,7 +72,7 @@ func (j *Jobs) sayEvicted(ctx context.Context, uid types.UID, why eviction) erro
 	if err != nil {
 		return fmt.Errorf("writing the eviction: %w", err)
 	}
-	metrics.Evictions.WithLabelValues(why.reason).Inc()
+	metrics.Evicted(j.ledger.clusterQueueOf(uid), why.reason)
 	return nil
 }
 
@@ -119,6 +122,7 @@ func (j *Jobs) writeRequeue(ctx context.Context, job *workload.Job) error {
 		}
 		wl.Status.Admission, wl.Status.ReclaimablePods = nil, nil
 		j.sayRequeued(wl)
+		j.sayNotIdle(wl, stoppedIdle)
 		j.countExecuted(wl)
 		j.sayWaiting(wl)
 		if isParked(wl) {

@@ -206,7 +206,10 @@ func (p *pass) plan(t *attempt, job *workload.Job, classes []class, progress *pl
 	}
 	gang := gangOf(job.Owner.Name, job.Owner.UID, classes, sizes(classes))
 	gang.Progress = progress
-	if blind {
+	switch {
+	case p.stop != nil:
+		gang.Stop = p.stop
+	case blind:
 		gang.Stop = p.podFirst
 	}
 	keepOff(&gang, reserved)

@@ -17,7 +17,8 @@ import (
 // kueueDecides says that Kueue's manager has the say about quota: by the
 // configuration, or because one is alive. Nothing is admitted, suspended,
 // resumed or written to a Workload then; what Kueue admits is planned as a whole,
-// held and steered.
+// held and steered. There is one exception: a job that idles for longer than its queue
+// lets it is suspended by way of Kueue, by spec.active of its Workload (suspendFollowed).
 func (l *Ledger) kueueDecides() bool { return l.follows || l.rival != nil }
 
 // followsKueue is kueueDecides for those who do not have the lock.

@@ -42,9 +42,10 @@ func labelledKey(namespace, name string) string {
 }
 
 // groupPods are the pods of groups that the scheduler's informer has. It has none
-// that have ended, and does not tell an end from a deletion. So the API is asked for
-// the pods of a group, until it has answered that none has ended; from then on the
-// informer's are all, until one of them goes.
+// that have ended, and does not tell an end from a deletion. So the API is asked once
+// for all pods that have ended, and the informer's are all of a group which has none
+// of these, until one of its own goes. From then on the API is asked for the pods of
+// the group, until it has answered that none has ended.
 type groupPods struct {
 	// informed has the pods as new as any listener has heard of, synced says that the
 	// listener below has heard of all that there were at first.
@@ -54,6 +55,10 @@ type groupPods struct {
 	mu sync.Mutex
 	// groups have at least one pod of which the listener has heard.
 	groups map[string]*groupKnown
+	// ended are the groups of which a pod has gone that the listener knew; complete says
+	// that those are among them too of which pods had ended before.
+	ended    endedGroups
+	complete bool
 }
 
 // groupKnown is what is known of one group.
@@ -77,7 +82,7 @@ func watchGroupPods(informer toolscache.SharedIndexInformer) (*groupPods, error)
 	if err != nil {
 		return nil, fmt.Errorf("indexing pods by their groups: %w", err)
 	}
-	g := &groupPods{informed: informer.GetIndexer(), groups: map[string]*groupKnown{}}
+	g := &groupPods{informed: informer.GetIndexer(), groups: map[string]*groupKnown{}, ended: newEndedGroups()}
 	told, err := informer.AddEventHandler(handler(g.saw, g.lost))
 	if err != nil {
 		return nil, fmt.Errorf("watching the pods of groups: %w", err)
@@ -107,7 +112,7 @@ func (g *groupPods) saw(old, pod *corev1.Pod) {
 	for _, key := range keys {
 		k := g.groups[key]
 		if k == nil {
-			k = &groupKnown{heard: map[types.UID]struct{}{}}
+			k = &groupKnown{heard: map[types.UID]struct{}{}, whole: g.complete && !g.ended.has(key)}
 			g.groups[key] = k
 		}
 		k.heard[pod.UID] = struct{}{}
@@ -121,6 +126,9 @@ func (g *groupPods) leave(pod types.UID, keys []string, perhapsEnded bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, key := range keys {
+		if perhapsEnded {
+			g.ended.add(key)
+		}
 		k := g.groups[key]
 		if k == nil {
 			continue

@@ -47,7 +47,7 @@ func newGroupWorld() *groupWorld {
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
 		groupIndex:                func(o any) ([]string, error) { return groupKeys(o.(*corev1.Pod)), nil },
 	})
-	w.known = &groupPods{informed: w.informed, synced: func() bool { return true }, groups: map[string]*groupKnown{}}
+	w.known = &groupPods{informed: w.informed, synced: func() bool { return true }, groups: map[string]*groupKnown{}, ended: newEndedGroups()}
 	return w
 }
 
@@ -230,6 +230,55 @@ func TestAGroupNoneOfWhosePodsHasEndedIsReadWithoutTheAPI(t *testing.T) {
 	}
 }
 
+// endedBefore has a pod of a group be there that had ended before anybody listened.
+func (w *groupWorld) endedBefore(group string, label func(*corev1.Pod, string)) *corev1.Pod {
+	pod := w.create(group, label)
+	_ = w.informed.Delete(pod)
+	w.unheard = w.unheard[:len(w.unheard)-1]
+	pod.Status.Phase = corev1.PodSucceeded
+	return pod
+}
+
+// TestNoGroupIsAskedForWhenItIsKnownWhichPodsHaveEnded but those that these are of.
+func TestNoGroupIsAskedForWhenItIsKnownWhichPodsHaveEnded(t *testing.T) {
+	for _, q := range groupQuestions {
+		t.Run(q.name, func(t *testing.T) {
+			w := newGroupWorld()
+			over, live := w.endedBefore("a", q.label), w.create("a", q.label)
+			b := w.create("b", q.label)
+			w.hear(2)
+			if err := w.known.readEnded(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			c := w.create("c", q.label)
+			w.hear(1)
+			read := func(what, group string, wantLists int, want ...*corev1.Pod) {
+				t.Helper()
+				before := w.lists
+				got := w.read(q, group)
+				var uids []types.UID
+				for _, pod := range want {
+					uids = append(uids, pod.UID)
+				}
+				if diff := cmp.Diff(uids, got); diff != "" {
+					t.Errorf("%s: its pods (-want +got):\n%s", what, diff)
+				}
+				if n := w.lists - before; n != wantLists {
+					t.Errorf("%s: %d lists, want %d", what, n, wantLists)
+				}
+			}
+			read("one of which a pod had ended", "a", 1, over, live)
+			read("one that was there before", "b", 0, b)
+			read("one that has come since", "c", 0, c)
+			w.end(c.UID, corev1.PodSucceeded)
+			w.hear(1)
+			d := w.create("c", q.label)
+			w.hear(1)
+			read("one that has lost its only pod, and has another", "c", 1, c, d)
+		})
+	}
+}
+
 // key is that of the group a as it is asked for.
 func (w *groupWorld) key(q groupQuestion) string {
 	o := client.ListOptions{Namespace: "team"}
@@ -264,7 +313,12 @@ func TestNoPodOfAGroupIsMissed(t *testing.T) {
 				}
 			}
 		}
+		for range rapid.IntRange(0, 2).Draw(t, "ended before") {
+			of := group.Draw(t, "of")
+			groupOf[w.endedBefore(of, q.label).UID] = of
+		}
 		t.Repeat(map[string]func(*rapid.T){
+			"learn which pods have ended": func(*rapid.T) { _ = w.known.readEnded(context.Background(), w) },
 			"create": func(*rapid.T) {
 				of := group.Draw(t, "of")
 				groupOf[w.create(of, q.label).UID] = of

@@ -22,6 +22,10 @@ import (
 // PodGroup: its pods mostly change together.
 const groupStatusEvery = time.Second
 
+// groupPendingAfter is how long a PodGroup that has no phase yet is without one while
+// its pods wait: most gangs have their nodes before, and their first phase says that.
+const groupPendingAfter = 10 * time.Second
+
 // watchGroups hears in the scheduler's own informers of the pods of PodGroups, and
 // of the controllers of groups: one that waits for a pod which is not wanted any
 // more hears it from nobody else.
@@ -114,6 +118,8 @@ func countsOtherwise(old, pod *corev1.Pod) bool {
 
 // groupSaid is what was written last as the status of a PodGroup.
 type groupSaid struct {
+	// waits is since when it was seen to have no phase, and pods that wait.
+	waits  time.Time
 	status map[string]any
 	// version is the resource version that the object got by it.
 	version string
@@ -135,6 +141,9 @@ func (j *Jobs) writeGroupStatus(ctx context.Context, key types.NamespacedName) e
 		// What was written last is still to be heard of; then it is looked at again.
 		return nil
 	}
+	if _, found, _ := unstructured.NestedString(have.Object, "status", "phase"); !found && j.startsSoon(key, want) {
+		return nil
+	}
 	status, _, _ := unstructured.NestedMap(want.Object, "status")
 	// That is when it was said.
 	delete(status, "scheduleStartTime")
@@ -145,6 +154,24 @@ func (j *Jobs) writeGroupStatus(ctx context.Context, key types.NamespacedName) e
 	if err := j.client.Status().Patch(ctx, want, client.MergeFrom(have)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
 	}
-	put(&j.groupsSaid, key, groupSaid{status, want.GetResourceVersion()})
+	put(&j.groupsSaid, key, groupSaid{status: status, version: want.GetResourceVersion()})
 	return nil
+}
+
+// startsSoon says that a PodGroup without a phase may still start before it is worth a
+// write that its pods wait. Then it is looked at again.
+func (j *Jobs) startsSoon(key types.NamespacedName, want *unstructured.Unstructured) bool {
+	if phase, _, _ := unstructured.NestedString(want.Object, "status", "phase"); phase != workload.GroupPending {
+		return false
+	}
+	now, said := j.clock.Now(), j.groupsSaid[key]
+	if said.waits.IsZero() {
+		said.waits = now
+		put(&j.groupsSaid, key, said)
+	}
+	left := groupPendingAfter - now.Sub(said.waits)
+	if left > 0 {
+		j.groups.AddAfter(key, left)
+	}
+	return left > 0
 }

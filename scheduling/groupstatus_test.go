@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestStatusOfAPodGroupIsWrittenOnceForWhatItsPodsDo(t *testing.T) {
 			return c.Patch(ctx, obj, patch)
 		},
 	}, pod, group)
-	j.served = sets.New(corev1.DefaultSchedulerName)
+	j.served, j.groups = sets.New(corev1.DefaultSchedulerName), newQueue[types.NamespacedName]()
 	key := client.ObjectKeyFromObject(group)
 	look := func(want string, wantWrites int) {
 		t.Helper()
@@ -71,6 +72,10 @@ func TestStatusOfAPodGroupIsWrittenOnceForWhatItsPodsDo(t *testing.T) {
 			t.Errorf("it is %s after %d writes, want %s after %d", phase, writes, want, wantWrites)
 		}
 	}
+	look("", 0)
+	s.clock.Step(groupPendingAfter - time.Second)
+	look("", 0)
+	s.clock.Step(time.Second)
 	look("Pending", 1)
 	if err := unstructured.SetNestedField(group.Object, "Running", "status", "phase"); err != nil {
 		t.Fatal(err)
@@ -89,6 +94,40 @@ func TestStatusOfAPodGroupIsWrittenOnceForWhatItsPodsDo(t *testing.T) {
 	}
 	if err := j.writeGroupStatus(t.Context(), key); err != nil || len(j.groupsSaid) != 0 {
 		t.Errorf("%v is kept of a group that is gone (%v)", j.groupsSaid, err)
+	}
+}
+
+// TestStatusOfAPodGroupThatStartsSoonIsWrittenOnce and does not say before that it waits.
+func TestStatusOfAPodGroupThatStartsSoonIsWrittenOnce(t *testing.T) {
+	s := testScene(t, 16, 8, 8)
+	pod := relabel(ofGroup("", "a"), "")
+	pod.Labels = map[string]string{workload.PodGroupLabel: "g"}
+	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(2)}}}
+	group.SetGroupVersionKind(workload.PodGroupGVK)
+	group.SetNamespace(pod.Namespace)
+	group.SetName("g")
+	var phases []string
+	j := s.jobsOn(t, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			phase, _, _ := unstructured.NestedString(obj.(*unstructured.Unstructured).Object, "status", "phase")
+			phases = append(phases, phase)
+			return c.Patch(ctx, obj, patch)
+		},
+	}, pod, group)
+	j.served, j.groups = sets.New(corev1.DefaultSchedulerName), newQueue[types.NamespacedName]()
+	key := client.ObjectKeyFromObject(group)
+	for range 2 {
+		if err := j.writeGroupStatus(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		pod.Spec.NodeName = "node-0"
+		if err := j.client.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		s.clock.Step(time.Second)
+	}
+	if want := []string{"Scheduling"}; !slices.Equal(phases, want) {
+		t.Errorf("it was said to be %v, want %v", phases, want)
 	}
 }
 

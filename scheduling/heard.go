@@ -29,38 +29,40 @@ const (
 	// relistEvery is how long that may take before the API is listed anew: what
 	// has gone since is not waited for.
 	relistEvery = time.Second
+	// unneededBound is how long the kinds that are not needed are waited for in all.
+	unneededBound = 30 * time.Second
 )
 
 // heard is what the handlers of one kind of object have heard: later than the
 // informer's own store has it.
 type heard struct {
-	mu       sync.Mutex
-	versions map[types.UID]string
+	mu    sync.Mutex
+	known map[types.UID]metav1.Object
 }
 
-func newHeard() *heard { return &heard{versions: map[types.UID]string{}} }
+func newHeard() *heard { return &heard{known: map[types.UID]metav1.Object{}} }
 
 // saw records that the handlers know obj as it is.
 func (h *heard) saw(obj metav1.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.versions[obj.GetUID()] = obj.GetResourceVersion()
+	h.known[obj.GetUID()] = obj
 }
 
 // lost records that the handlers know that obj is gone.
 func (h *heard) lost(obj metav1.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.versions, obj.GetUID())
+	delete(h.known, obj.GetUID())
 }
 
 // reset forgets everything and returns what was there: nobody tells of the kind
 // any more.
-func (h *heard) reset() []types.UID {
+func (h *heard) reset() []metav1.Object {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	known := slices.Collect(maps.Keys(h.versions))
-	clear(h.versions)
+	known := slices.Collect(maps.Values(h.known))
+	clear(h.known)
 	return known
 }
 
@@ -74,12 +76,12 @@ func (h *heard) behind(list *metav1.PartialObjectMetadataList) string {
 	for i := range list.Items {
 		o := &list.Items[i]
 		listed[o.UID] = struct{}{}
-		if have, ok := h.versions[o.UID]; !ok || olderVersion(have, o.ResourceVersion) {
+		if have, ok := h.known[o.UID]; !ok || olderVersion(have.GetResourceVersion(), o.ResourceVersion) {
 			return fmt.Sprintf("%s at version %s", klog.KObj(o), o.ResourceVersion)
 		}
 	}
-	for uid, have := range h.versions {
-		if _, there := listed[uid]; !there && !olderVersion(list.ResourceVersion, have) {
+	for uid, have := range h.known {
+		if _, there := listed[uid]; !there && !olderVersion(list.ResourceVersion, have.GetResourceVersion()) {
 			return fmt.Sprintf("that %s is gone", uid)
 		}
 	}
@@ -163,9 +165,8 @@ func (l *Ledger) uncounted(list *metav1.PartialObjectMetadataList) string {
 // watchedKind is one kind of object whose watch must have come as far as the
 // API is when this process begins to lead.
 type watchedKind struct {
-	gvk schema.GroupVersionKind
-	// needed kinds are not done without.
-	needed bool
+	gvk  schema.GroupVersionKind
+	need need
 	// of are the objects that matter; nil for all.
 	of fields.Selector
 	// behind says what of a list has not been heard.
@@ -183,26 +184,70 @@ var livePods = fields.AndSelectors(
 func (j *Jobs) watchedKinds() []watchedKind {
 	core := corev1.SchemeGroupVersion.WithKind
 	out := []watchedKind{
-		{core("Pod"), true, livePods, j.ledger.uncounted},
-		{core("Node"), true, nil, j.ledger.heardNodes.behind},
-		{core("Namespace"), true, nil, j.ledger.heardNamespaces.behind},
+		{core("Pod"), needed, livePods, j.ledger.uncounted},
+		{core("Node"), needed, nil, j.ledger.heardNodes.behind},
+		{core("Namespace"), needed, nil, j.ledger.heardNamespaces.behind},
 	}
 	for _, s := range j.watched {
-		out = append(out, watchedKind{s.gvk, s.need == needed, nil, s.heard.behind})
+		out = append(out, watchedKind{s.gvk, s.need, nil, s.heard.behind})
 	}
 	return out
 }
 
 // catchUp returns when the handlers have heard all that the API had when it was
 // called. A standby's watches may lag behind what the leader before it did last,
-// and it would give away what that leader gave away.
+// and it would give away what that leader gave away. Of kinds that are not needed, what
+// has not been heard in time is done without: an object that cannot be read may be there
+// for ever.
 func (j *Jobs) catchUp(ctx context.Context) error {
+	var unneeded sync.WaitGroup
+	defer unneeded.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	patient, over := j.withBound(ctx, unneededBound)
+	defer over()
 	for _, k := range j.watchedKinds() {
+		if k.need == notNeeded {
+			unneeded.Go(func() { j.tryToCatchUpWith(patient, k) })
+			continue
+		}
 		if err := j.catchUpWith(ctx, k); err != nil {
 			return fmt.Errorf("catching up with %s: %w", k.gvk.Kind, err)
 		}
 	}
-	return nil
+	unneeded.Wait()
+	return ctx.Err()
+}
+
+// withBound is a context that ends after a time.
+func (j *Jobs) withBound(ctx context.Context, bound time.Duration) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancel(ctx)
+	timer := j.clock.NewTimer(bound)
+	go func() {
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+			end()
+		}
+	}()
+	return ctx, end
+}
+
+// tryToCatchUpWith does so with a kind that is not needed, until ctx is done.
+func (j *Jobs) tryToCatchUpWith(ctx context.Context, k watchedKind) {
+	for {
+		err := j.catchUpWith(ctx, k)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			klog.FromContext(ctx).Info("Not all of a kind has been heard, and it is not waited for", "kind", k.gvk.Kind, "err", err.Error())
+			return
+		case <-j.clock.After(relistEvery):
+		}
+	}
 }
 
 func (j *Jobs) catchUpWith(ctx context.Context, k watchedKind) error {
@@ -216,7 +261,7 @@ func (j *Jobs) catchUpWith(ctx context.Context, k watchedKind) error {
 		case isGone(err):
 			// Not served, so there is none.
 			return nil
-		case apierrors.IsForbidden(err) && !k.needed:
+		case apierrors.IsForbidden(err) && k.need != needed:
 			// It is not watched either.
 			return nil
 		case err != nil:

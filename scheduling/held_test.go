@@ -15,7 +15,6 @@ import (
 )
 
 func TestGPUSecondsAreCountedWhileNoPodIsThere(t *testing.T) {
-	metrics.Register()
 	s := testScene(t, 64, 64)
 	j := s.jobsOn(t, interceptor.Funcs{})
 	counted := func() float64 {

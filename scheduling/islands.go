@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/muster-gpu/muster/api/gpu"
+	"github.com/muster-gpu/muster/api/v1alpha1"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/inventory"
 )
@@ -19,13 +20,21 @@ import (
 // knows of them.
 func (c *Core) useIslands(f informers.SharedInformerFactory) error {
 	products := inventory.NewProducts(c.config.Arranged)
-	source := inventory.Sources{products}
+	reports := inventory.NewReports(products)
+	c.jobs.gpuNodes.changed = append(c.jobs.gpuNodes.changed, func(node string) {
+		var devices []v1alpha1.GPUDevice
+		if said := c.jobs.gpuNodes.get(node); said != nil {
+			devices = said.devices
+		}
+		reports.Set(node, devices)
+	})
+	source := inventory.Sources{reports, products}
 	if utilfeature.DefaultFeatureGate.Enabled(features.DynamicResourceAllocation) {
 		slices := inventory.NewSlices(products)
 		if _, err := f.Resource().V1().ResourceSlices().Informer().AddEventHandler(handler(slices.Replace, func(gone *resourceapi.ResourceSlice) { slices.Replace(gone, nil) })); err != nil {
 			return fmt.Errorf("watching ResourceSlices: %w", err)
 		}
-		source = inventory.Sources{slices, products}
+		source = inventory.Sources{slices, reports, products}
 	}
 	c.jobs.gpus = source
 	whole := sets.New[string]()

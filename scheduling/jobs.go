@@ -39,8 +39,11 @@ type Jobs struct {
 	kinds    map[schema.GroupKind]workload.Kind
 	renderer *rendering.Renderer
 	// gpus knows the GPUs of nodes.
-	gpus   inventory.Source
-	timing Timing
+	gpus inventory.Source
+	// gpuNodes is what the agents say of them.
+	gpuNodes *gpuNodes
+	idles    idlesTold
+	timing   Timing
 	// provisioning is how nodes are asked for.
 	provisioning Provisioning
 	// pods and nodes read the scheduler's informers, served are its names. podsSeen
@@ -51,6 +54,7 @@ type Jobs struct {
 	groupPods *groupPods
 	nodes     corelisters.NodeLister
 	served    sets.Set[string]
+	apps      appOwners
 
 	// watched are the kinds that the Ledger learns from; the process that
 	// leads has heard all of them as of its beginning.
@@ -188,6 +192,9 @@ func (j *Jobs) groupReader() memberReader {
 	return memberReader{asSeen{Reader: j.client, seen: j.podsSeen, cache: j.reader, api: j.api}, j.pods, j.groupPods}
 }
 
+// groupEvents is on how many pods of a group an event is recorded at most.
+const groupEvents = 8
+
 // noteAdmitted: a job has its quota and its nodes.
 const noteAdmitted = "Admitted"
 
@@ -196,7 +203,7 @@ const noteAdmitted = "Admitted"
 // events API: the newer one folds events of one reason into a series that
 // keeps the first message, and the numbers in ours change.
 func (j *Jobs) note(job *workload.Job, why, message string) {
-	most := 8
+	most := groupEvents
 	kind := corev1.EventTypeNormal
 	if slices.Contains(warnings, why) {
 		kind = corev1.EventTypeWarning

@@ -1,6 +1,7 @@
 package scheduling
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/muster-gpu/muster/api/reason"
@@ -48,5 +49,28 @@ func TestPodThatIsLargerThanAnyNodeSaysSoBeforeItSaysThatItWaitsForQuota(t *test
 	}
 	if a, _, _ := says(); a != reason.ExceedsCluster {
 		t.Errorf("when that is gone it says %s", a)
+	}
+}
+
+func TestJobsFarBehindCallForNoNodesWhileSomeWereNotTried(t *testing.T) {
+	s := testScene(t, 16)
+	for i := range exactReasons + 5 {
+		s.pending(job(fmt.Sprintf("job-%02d", i), set("node", 0, 1, 8)))
+	}
+	b := s.entry(job("job-00")).spot.bucket
+	b.why = reason.New(reason.NoPlacement, "no node has 8")
+	b.effort().progress = progresses{queues: s.waits.seen.queues, of: map[string]*progress{"": {}}}
+	lines, _ := s.picture(epoch0)
+	behind := 0
+	for _, l := range lines {
+		if l.why.Message == farBehind {
+			behind++
+		}
+		if !l.needsNoNodes {
+			t.Errorf("%s (%s) would call for nodes", l.job.Owner.Name, l.why.Message)
+		}
+	}
+	if behind == 0 {
+		t.Errorf("nobody is far behind: %v", lines)
 	}
 }

@@ -74,9 +74,8 @@ type Ledger struct {
 	restored bool
 	// unread: jobs that wait are being read for the first time, see firstReads.
 	unread bool
-	// calls counts how often jobs were called to be looked at again because something
-	// changed on which they depend.
-	calls int64
+	// readings are the jobs that are being read.
+	readings map[*reading]struct{}
 	// early are the pods that left their nodes while the admitted jobs were
 	// being read, by their owner's UID: how they ended is asked once it is known
 	// whose they were. It is nil at other times.
@@ -89,12 +88,17 @@ type Ledger struct {
 	devices fwk.SharedDRAManager
 	// claims are the jobs that have one.
 	claims map[types.UID]*entry
-	// minRuntimes is for how long the jobs of a LocalQueue, or of a ClusterQueue,
-	// which has no namespace, are not preempted.
-	minRuntimes map[types.NamespacedName]*time.Duration
-	// reclaimable says of a job that its work can be taken from it without a
-	// loss. It is asked under the Ledger's lock.
-	reclaimable func(types.UID) bool
+	// queueHints are what a LocalQueue, or a ClusterQueue, which has no namespace, says
+	// of its jobs.
+	queueHints map[types.NamespacedName]workload.QueueHints
+	// gpuNodes is what the agents say of GPUs; usesAt is when it was last looked at for
+	// all jobs.
+	gpuNodes *gpuNodes
+	usesAt   time.Time
+	shown    shownNodes
+	// nodeResized is told of a node that has other numbers of GPUs than before because
+	// of what agents say. It is set before the scheduler runs.
+	nodeResized func(old, node *corev1.Node)
 	// sees has the planner know what is asked for: by each job that is admitted
 	// or taken over, and by the first of those that are alike and wait for room. It
 	// is called under the Ledger's lock.
@@ -156,7 +160,7 @@ type JobKey struct {
 // NewLedger returns an empty Ledger. It must be attached to the scheduler's
 // cache before anything is admitted.
 func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledger {
-	return &Ledger{
+	l := &Ledger{
 		clock: c, effects: effects, logger: logger,
 		quota:      quota.New(),
 		jobs:       map[types.UID]*entry{},
@@ -167,6 +171,7 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		nodes:      nodeSizes{gpus: map[string]int64{}},
 		namespaces: map[string]map[string]string{},
 		growing:    map[types.UID]*entry{},
+		readings:   map[*reading]struct{}{},
 		kept:       map[workload.Keeper]map[types.UID]struct{}{},
 		away:       map[string]*absence{},
 		overfull:   map[string]*breach{},
@@ -175,12 +180,17 @@ func NewLedger(logger klog.Logger, c clock.PassiveClock, effects Effects) *Ledge
 		waits:      newWaitlist(),
 		claims:     map[types.UID]*entry{},
 
-		minRuntimes: map[types.NamespacedName]*time.Duration{},
-		reclaimable: func(types.UID) bool { return false },
+		queueHints: map[types.NamespacedName]workload.QueueHints{},
+		gpuNodes:   newGPUNodes(c),
+		shown:      shownNodes{nodes: map[string]shownNode{}},
+
+		nodeResized: func(_, _ *corev1.Node) {},
 		sees:        func(placement.Gang) {},
 		claimsGPU:   func(*corev1.Pod) bool { return false },
 		heardNodes:  newHeard(), heardNamespaces: newHeard(),
 	}
+	l.gpuNodes.changed = append(l.gpuNodes.changed, l.reshow)
+	return l
 }
 
 // UpdateQuota changes the quota tree under the lock and asks for a pass.

@@ -36,6 +36,7 @@ func (r memberReader) List(ctx context.Context, list client.ObjectList, opts ...
 		return r.Reader.List(ctx, list, opts...)
 	}
 	if all, whole := r.known.all(keys[0]); whole {
+		pods.Items = slices.Grow(pods.Items, len(all))
 		for _, pod := range all {
 			pods.Items = append(pods.Items, *pod)
 		}

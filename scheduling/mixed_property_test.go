@@ -128,9 +128,9 @@ func (m *mixed) edit(t *rapid.T, name string) {
 	})
 	m.set(cq, false)
 	if rapid.IntRange(0, 4).Draw(t, "protect") == 0 {
-		m.setMinRuntime(types.NamespacedName{Name: name}, new(10*time.Minute))
+		m.setQueueHints(types.NamespacedName{Name: name}, workload.QueueHints{MinRuntime: new(10 * time.Minute)})
 	} else {
-		m.setMinRuntime(types.NamespacedName{Name: name}, nil)
+		m.setQueueHints(types.NamespacedName{Name: name}, workload.QueueHints{})
 	}
 }
 

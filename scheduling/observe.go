@@ -95,46 +95,6 @@ func (l *Ledger) isCharged(uid types.UID) bool {
 	return e != nil && e.holdsCapacity()
 }
 
-// syncWaiting has the jobs that wait in a namespace, or in all with an empty
-// name, looked at again: their pods will be others now.
-func (l *Ledger) syncWaiting(namespace string) {
-	l.syncAll(func(e *entry) bool {
-		return e.spot.waits && (namespace == "" || namespace == e.job.Owner.Namespace)
-	})
-}
-
-// syncBlocked has every job that cannot be read looked at again.
-func (l *Ledger) syncBlocked() { l.syncAll(func(e *entry) bool { return e.blocked != nil }) }
-
-func (l *Ledger) syncAll(are func(*entry) bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.calls++
-	for _, e := range l.jobs {
-		if are(e) {
-			l.effects.Sync(keyOf(e.job.Owner))
-		}
-	}
-}
-
-// called is how often jobs were called so far.
-func (l *Ledger) called() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.calls
-}
-
-// syncIfCalled has a job looked at again that was read while others were called: it
-// was not in the Ledger yet, or not as it is now, and may have been read as things were
-// before. since is what called said before it was read.
-func (l *Ledger) syncIfCalled(uid types.UID, since int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e := l.jobs[uid]; e != nil && l.calls != since {
-		l.effects.Sync(keyOf(e.job.Owner))
-	}
-}
-
 // syncFirst has the first waiting jobs of each queue looked at again.
 func (l *Ledger) syncFirst() {
 	l.mu.Lock()

@@ -35,6 +35,9 @@ func (c *Cycle) Pass(ctx context.Context) (more bool) {
 	if err == nil {
 		err = p.grow()
 	}
+	if err == nil {
+		err = p.measure()
+	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Refreshing the snapshot for an admission pass")
 		return true
@@ -56,6 +59,8 @@ type pass struct {
 	tries, looks int
 	// late: those that were refused before have given way for long enough.
 	late bool
+	// stop, if it is set, gives up what is planned, with placement.ErrStopped.
+	stop func() bool
 	// fresh: the snapshot shows the cache as it was at room, a count of moves.
 	fresh bool
 	room  int64

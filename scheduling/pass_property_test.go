@@ -39,7 +39,7 @@ func TestPassAdmitsInTurnAndLeavesNobodyWhoCouldStart(t *testing.T) {
 			s.queue("strict", false, []string{"new"}, 8)
 			// Nobody is stopped for others.
 			for _, queue := range []string{"main", "two", "strict"} {
-				s.setMinRuntime(types.NamespacedName{Name: queue}, new(1000*time.Hour))
+				s.setQueueHints(types.NamespacedName{Name: queue}, workload.QueueHints{MinRuntime: new(1000 * time.Hour)})
 			}
 			s.Restored()
 		})

@@ -55,7 +55,7 @@ func (l *Ledger) picture(now time.Time) ([]pendingLine, counts) {
 	slices.SortFunc(others, byRank)
 	for _, e := range others {
 		if why := l.whyPending(e, now, exactReasons+1); why != nil {
-			lines = append(lines, e.line(*why))
+			lines = append(lines, l.line(e, *why))
 		}
 	}
 	c.more = u.left(now)
@@ -72,9 +72,7 @@ func (l *Ledger) firstLines(queues []types.NamespacedName, now time.Time, first 
 		if why := l.whyPending(e, now, i+1); why != nil && !tooEarly(e, now) {
 			said := *why
 			said.Message += l.surgeHint(e)
-			line := e.line(said)
-			line.needsNoNodes = l.needsNoNodes(e)
-			lines = append(lines, line)
+			lines = append(lines, l.line(e, said))
 		}
 		first[e] = struct{}{}
 	}
@@ -91,8 +89,8 @@ func (l *Ledger) needsNoNodes(e *entry) bool {
 // farBehind is what the jobs say that are not among the first of their queue.
 var farBehind = fmt.Sprintf("behind the first %d jobs of its queue", exactReasons)
 
-func (e *entry) line(why reason.Reason) pendingLine {
-	line := pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.lastSaid()}
+func (l *Ledger) line(e *entry, why reason.Reason) pendingLine {
+	line := pendingLine{job: e.job, wl: e.workload, why: why, event: "Pending", prefix: "pending: ", said: e.lastSaid(), needsNoNodes: l.needsNoNodes(e)}
 	if e.job.Gated {
 		for _, pod := range e.unplaced {
 			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {

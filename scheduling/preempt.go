@@ -124,14 +124,22 @@ func (p *pass) search(t *attempt, o *option) (s *search, waits bool) {
 		t.later = !t.e.noClaimBefore.after(now)
 		return nil, waits
 	}
-	s = &search{
+	return p.newSearch(t, o, over), false
+}
+
+// newSearch is a search with all who may be stopped; over is the job of the ClusterQueue
+// whose claim is taken over, nil if there is none. It is nil if nobody can be. The Ledger's
+// lock is held.
+func (p *pass) newSearch(t *attempt, o *option, over *entry) *search {
+	l, now := p.ledger, p.ledger.clock.Now()
+	s := &search{
 		pass: p, attempt: t, option: o, seen: t.seen, assignment: o.assignment, classes: o.classes,
 		going: map[types.UID]bool{}, leaving: map[types.UID][]*corev1.Pod{}, reserved: l.reservedFrom(t.e),
 	}
 	if over != nil {
 		defer l.liftClaim(over)()
 		if !s.overtake(over) {
-			return nil, false
+			return nil
 		}
 	}
 	for e := range l.waits.charged {
@@ -155,7 +163,9 @@ func (p *pass) search(t *attempt, o *option) (s *search, waits bool) {
 		if e == nil || (e.state != Admitted && e.state != Admitting) {
 			continue
 		}
-		if until := l.protectedUntil(e, c.Reserved); now.Before(until) {
+		use := l.useOf(e, now)
+		idle := l.reclaimable(e, use, now)
+		if until := l.protectedUntil(e, c.Reserved); now.Before(until) && !(idle && l.idlePolicy(e).EvictWhenNeeded) {
 			if s.protected.IsZero() || until.Before(s.protected) {
 				s.protected = until
 			}
@@ -164,11 +174,11 @@ func (p *pass) search(t *attempt, o *option) (s *search, waits bool) {
 		s.freed += e.gpus()
 		s.order = append(s.order, victim{
 			Candidate: c, e: e, version: e.version, pods: e.occupying(),
-			idle: l.reclaimable(c.ID), lost: e.lostWork(c.Reserved, now),
+			idle: idle, use: use, lost: e.lostWork(c.Reserved, now),
 		})
 	}
 	sortVictims(s.order, s.quota.ByShares())
-	return s, false
+	return s
 }
 
 // commit stops the victims, if all is still as it was when they were chosen,

@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/api/v1alpha1"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -281,16 +282,18 @@ func TestWhoGoesFirst(t *testing.T) {
 		{"the lowest priority, whatever it loses", []*workload.Job{one("a", 8), one("b", 8), one("c", 8)}, []int32{-5, 0, 0}, "", "a"},
 		{"who has a checkpoint since", []*workload.Job{one("a", 8, checkpoint(time.Second)), one("b", 8), one("c", 8)}, []int32{0, 0, 0}, "", "a"},
 		{"a checkpoint of tomorrow is none", []*workload.Job{one("a", 8, checkpoint(-time.Hour)), one("b", 8), one("c", 8)}, []int32{0, 0, 0}, "", "c"},
-		{"idle ones, whatever their priority", []*workload.Job{one("a", 8), one("b", 8), one("c", 8)}, []int32{5, 0, 0}, "a-uid", "a"},
+		{"idle ones, whatever their priority", []*workload.Job{one("a", 8), one("b", 8), one("c", 8)}, []int32{5, 0, 0}, "a", "a"},
 		{"not those that must run for a while", []*workload.Job{one("a", 8), one("b", 8), one("c", 8, protected(time.Minute))}, []int32{0, 0, -1}, "", "b"},
 		{"those that have", []*workload.Job{one("a", 8, protected(time.Second)), one("b", 8), one("c", 8)}, []int32{-1, 0, 0}, "", "a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newContest(t, 8, 8, 8)
 			c.policy("main", "", 24, lowerPriority)
-			c.reclaimable = func(uid types.UID) bool { return string(uid) == test.idle }
 			for i, j := range test.jobs {
 				c.runs(j, test.priority[i])
+				if j.Owner.Name == test.idle {
+					c.idles(j)
+				}
 			}
 			c.clock.Step(time.Second)
 			c.submit(one("incoming", 8), 10)
@@ -318,8 +321,8 @@ func TestProtectedJobs(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := newContest(t, 8)
 			c.policy("main", "", 8, lowerPriority)
-			c.setMinRuntime(types.NamespacedName{Namespace: namespace, Name: "main"}, test.queue)
-			c.setMinRuntime(types.NamespacedName{Name: "main"}, test.cluster)
+			c.setQueueHints(types.NamespacedName{Namespace: namespace, Name: "main"}, workload.QueueHints{MinRuntime: test.queue})
+			c.setQueueHints(types.NamespacedName{Name: "main"}, workload.QueueHints{MinRuntime: test.cluster})
 			c.runs(one("low", 8, func(j *workload.Job) { j.Hints.MinRuntime = test.own }), 0)
 			j := one("high", 8)
 			c.submit(j, 1)
@@ -338,6 +341,66 @@ func TestProtectedJobs(t *testing.T) {
 			c.pass()
 			c.wantLeaving("low")
 		})
+	}
+}
+
+func TestWhoIdlesIsNotProtectedWhereItsQueueSaysSo(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		queue  workload.IdlePolicy
+		exempt time.Duration
+		want   []string
+	}{
+		{"it is reported", workload.IdlePolicy{}, 0, nil},
+		{"it is taken when it is needed", workload.IdlePolicy{EvictWhenNeeded: true}, 0, []string{"low"}},
+		{"it has asked to be left alone", workload.IdlePolicy{EvictWhenNeeded: true}, time.Hour, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newContest(t, 8)
+			c.policy("main", "", 8, lowerPriority)
+			c.setQueueHints(types.NamespacedName{Name: "main"}, workload.QueueHints{MinRuntime: new(time.Minute), Idle: &test.queue})
+			low := one("low", 8, func(j *workload.Job) { j.Hints.IdleExemptUntil = epoch0.Add(test.exempt) })
+			c.runs(low, 0)
+			c.idles(low)
+			c.submit(one("high", 8), 1)
+			c.pass()
+			c.wantLeaving(test.want...)
+			if test.want == nil {
+				return
+			}
+			want := "it is idle: none of its 8 GPUs has been used since 2030-01-01T00:00:00Z"
+			if notes := c.wishes.notes["low"]; len(notes) != 1 || !strings.HasSuffix(notes[0], want) {
+				t.Errorf("events are %q, want one that ends with %q", notes, want)
+			}
+		})
+	}
+}
+
+// The one that waits has looked for jobs to stop before, and nothing else changes than what
+// agents say.
+func TestWhoBeginsToIdleIsStoppedForOneThatWaits(t *testing.T) {
+	c := newContest(t, 8)
+	c.policy("main", "", 8, lowerPriority)
+	c.setQueueHints(types.NamespacedName{Name: "main"}, workload.QueueHints{MinRuntime: new(time.Hour), Idle: &workload.IdlePolicy{EvictWhenNeeded: true}})
+	low := one("low", 8)
+	c.runs(low, 0)
+	c.read(running(low), c.entry(low).workload, nil)
+	bound := c.bindAll(pods(low, "node", "low")...)
+	c.hear(v1alpha1.GPUHolder{Verdict: v1alpha1.GPUActive, Since: metav1.NewTime(epoch0)}, bound...)
+	c.submit(one("high", 8), 1)
+	for _, step := range []struct {
+		says v1alpha1.GPUHolder
+		want []string
+	}{
+		{v1alpha1.GPUHolder{Verdict: v1alpha1.GPUActive, Since: metav1.NewTime(epoch0)}, nil},
+		{v1alpha1.GPUHolder{Verdict: v1alpha1.GPUIdle, Since: metav1.NewTime(epoch0)}, nil},
+		{idleSince(epoch0), []string{"low"}},
+	} {
+		c.clock.Step(usesEvery)
+		c.hear(step.says, bound...)
+		c.expire(2 * time.Hour)
+		c.pass()
+		c.wantLeaving(step.want...)
 	}
 }
 

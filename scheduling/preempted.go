@@ -1,13 +1,14 @@
 package scheduling
 
 import (
-	corev1 "k8s.io/api/core/v1"
+	"strings"
+
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/agent/verdict"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -26,28 +27,24 @@ func (j *Jobs) sayNotPreempted(wl *kueue.Workload) {
 	}
 }
 
-// hintsOf reads what a job says about being preempted. A group of pods has no
+// hintsOf reads what a job says about being stopped. A group of pods has no
 // object of its own that says anything; its first pod does.
 func hintsOf(job *workload.Job, obj client.Object) workload.Hints {
-	if hints := workload.HintsOf(obj); hints != (workload.Hints{}) || len(job.Pods) == 0 {
+	if hints := readHints(obj); hints != (workload.Hints{}) || len(job.Pods) == 0 {
 		return hints
 	}
-	return workload.HintsOf(job.Pods[0])
+	return readHints(job.Pods[0])
 }
 
-// protects takes in for how long the jobs of a queue are not preempted.
-func (j *Jobs) protects(queue client.Object, key types.NamespacedName) {
-	least, err := workload.MinRuntime(queue)
-	if err != nil && j.effects.leads.Load() {
-		j.recorder.Event(queue, corev1.EventTypeWarning, noteInvalidAnnotation, err.Error()+"; it is ignored")
+func readHints(obj client.Object) workload.Hints {
+	hints := workload.HintsOf(obj)
+	_, until, err := verdict.Asked(obj.GetAnnotations())
+	hints.IdleExemptUntil = until
+	if err != nil {
+		if hints.Invalid != "" {
+			hints.Invalid += "; "
+		}
+		hints.Invalid += shorten(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	j.ledger.setMinRuntime(key, least)
-}
-
-// saysOtherwise says that the annotation of a queue is new or another one.
-func saysOtherwise[T any, P interface {
-	*T
-	client.Object
-}](old, queue P) bool {
-	return old == nil || old.GetAnnotations()[workload.MinRuntimeAnnotation] != queue.GetAnnotations()[workload.MinRuntimeAnnotation]
+	return hints
 }

@@ -32,7 +32,8 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 	if kind == nil {
 		return nil
 	}
-	calls := j.ledger.called()
+	reading, over := j.ledger.reads(key.Namespace)
+	defer over()
 	obj, err := j.cached(ctx, kind, key.NamespacedName)
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("reading %s %s: %w", key.Kind, key.NamespacedName, err)
@@ -111,7 +112,7 @@ func (j *Jobs) reconcile(ctx context.Context, key JobKey) error {
 		}
 	}
 	want := j.ledger.read(job, wl, no)
-	j.ledger.syncIfCalled(job.Owner.UID, calls)
+	j.ledger.syncIfCalled(job.Owner.UID, reading)
 	return j.act(ctx, kind, obj, job, want)
 }
 

@@ -9,11 +9,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
-	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -82,6 +82,8 @@ type reporter struct {
 	// looked for.
 	doubts   map[string]string
 	doubtsAt time.Time
+	// hints is what queues have been told of their annotations.
+	hints map[types.NamespacedName]string
 }
 
 // run reports whenever the Ledger says that something changed.
@@ -115,13 +117,7 @@ func (r *reporter) report(ctx context.Context) error {
 			first = err
 		}
 	}
-	metrics.PendingWorkloads.Reset()
-	metrics.ReservedNodes.Reset()
-	for name, nodes := range counts.reservedNodes {
-		metrics.ReservedNodes.WithLabelValues(name).Set(float64(nodes))
-	}
 	for name, c := range counts.clusterQueues {
-		metrics.PendingWorkloads.WithLabelValues(name).Set(float64(c.pending))
 		if !follows {
 			keep(r.writeClusterQueue(ctx, name, c))
 		}
@@ -140,8 +136,9 @@ func (r *reporter) report(ctx context.Context) error {
 		keep(r.keepQueueFinalizers(ctx, counts.clusterQueues))
 		keep(r.tellCohorts(ctx))
 		keep(r.tellTopologies(ctx))
-		keep(r.tellDoubts())
 	}
+	keep(r.tellDoubts())
+	keep(r.tellQueueHints(ctx))
 	for _, l := range lines {
 		if follows {
 			// The Workload is Kueue's.

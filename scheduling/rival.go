@@ -45,7 +45,7 @@ func (j *Jobs) lookForRival(ctx context.Context) error {
 	}
 	if j.ledger.SetRival(why) {
 		j.tellRival(ctx, why)
-		j.ledger.syncAll(func(*entry) bool { return true })
+		j.ledger.syncAll()
 	}
 	return nil
 }
@@ -55,11 +55,11 @@ func (j *Jobs) lookForRival(ctx context.Context) error {
 func (j *Jobs) tellRival(ctx context.Context, why *reason.Reason) {
 	logger := klog.FromContext(ctx)
 	if why == nil {
-		metrics.AnotherScheduler.Set(0)
+		metrics.SetAnotherScheduler(false)
 		logger.Info("No Kueue manager is alive any more, jobs are admitted")
 		return
 	}
-	metrics.AnotherScheduler.Set(1)
+	metrics.SetAnotherScheduler(true)
 	logger.Error(nil, "Nothing is admitted, because quota.provider is native and somebody else decides quota", "why", why.Message)
 	lease := &corev1.ObjectReference{
 		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: kueueLease.Namespace, Name: kueueLease.Name,

@@ -15,7 +15,6 @@ import (
 )
 
 func TestALiveKueueManagerIsToldOnceForTheWholeCluster(t *testing.T) {
-	metrics.Register()
 	s := testScene(t, 8, 8)
 	renewed := metav1.NewMicroTime(epoch0)
 	j := s.jobsOn(t, interceptor.Funcs{}, &coordinationv1.Lease{

@@ -90,6 +90,7 @@ func (s *search) run() (found bool, err error) {
 		return false, err
 	}
 	s.fw, s.gang = fw, gangOf(s.job.Owner.Name, s.job.Owner.UID, s.classes, sizes(s.classes))
+	s.gang.Stop = s.pass.stop
 	keepOff(&s.gang, s.reserved)
 	s.settled = !slices.ContainsFunc(s.classes, func(c class) bool { return looksAtOthers(c.pod) })
 	if s.found.hopeless, err = s.planner.Hopeless(snap, wholeSets(s.job, s.classes), s.freed); s.found.hopeless || err != nil {

@@ -106,5 +106,5 @@ func (l *Ledger) searchAgain(now time.Time) {
 // before says that a search was made before another one.
 func (s lastSearch) before(o lastSearch) bool {
 	a, b := s.seen, o.seen
-	return cmp.Or(cmp.Compare(a.quota, b.quota), cmp.Compare(a.room, b.room), cmp.Compare(a.queues, b.queues)) < 0
+	return cmp.Or(cmp.Compare(a.quota, b.quota), cmp.Compare(a.room, b.room), cmp.Compare(a.queues, b.queues), cmp.Compare(a.idle, b.idle)) < 0
 }

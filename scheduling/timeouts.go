@@ -21,7 +21,7 @@ import (
 func (j *Jobs) watchTimeouts(ctx context.Context) {
 	tick := j.clock.NewTicker(time.Second)
 	defer tick.Stop()
-	last, rendered := j.clock.Now(), j.clock.Now()
+	last, rendered, measured := j.clock.Now(), j.clock.Now(), j.clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,8 +30,11 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 			now := j.clock.Now()
 			j.countHeld(now.Sub(last))
 			last = now
+			j.ledger.reshowOld(now)
 			j.ledger.giveUpNodes(j.timing.NodeLossGrace)
 			j.expire(ctx)
+			j.suspendFollowed(ctx)
+			j.tellIdles(ctx)
 			j.endVacancies()
 			j.freeOrphans(ctx)
 			j.countUnmanaged()
@@ -40,6 +43,11 @@ func (j *Jobs) watchTimeouts(ctx context.Context) {
 				// A webhook that changed is not told to anyone.
 				rendered = now
 				j.ledger.syncFirst()
+			}
+			if now.Sub(measured) >= measureEvery {
+				// A pass measures, also where there is nothing to admit.
+				measured = now
+				j.effects.Admit()
 			}
 			// Some reasons are worth telling only when they last.
 			j.effects.Report()

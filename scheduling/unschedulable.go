@@ -2,6 +2,7 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,10 @@ import (
 // mark tells an autoscaler whether nodes are missing for pods that wait: all
 // pods of a job that has quota and no place are called unschedulable, and none
 // of a job that needs no more nodes, such as one that waits for quota. Those say their
-// class of reason instead. A pod with scheduling gates says these.
+// class of reason instead. A pod with scheduling gates says these. One that cannot be
+// told keeps no other from being told: an autoscaler needs to see all of them.
 func (r *reporter) mark(ctx context.Context, pods []*corev1.Pod, why reason.Reason, needsNoNodes bool) error {
+	var failed []error
 	missing := (why.Class == reason.NoPlacement || why.Class == reason.ExceedsCluster) && !needsNoNodes
 	for _, pod := range pods {
 		says := string(why.Class)
@@ -34,8 +37,8 @@ func (r *reporter) mark(ctx context.Context, pods []*corev1.Pod, why reason.Reas
 		}
 		podutil.UpdatePodCondition(&want.Status, &condition)
 		if err := r.client.Status().Patch(ctx, want, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("saying why pod %s/%s waits: %w", pod.Namespace, pod.Name, err)
+			failed = append(failed, fmt.Errorf("saying why pod %s/%s waits: %w", pod.Namespace, pod.Name, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }

@@ -2,6 +2,9 @@ package scheduling
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,6 +77,50 @@ func TestPodsThatWaitSayWhy(t *testing.T) {
 			}
 			if (writes == 1) != (tc.want != "") || writes > 1 {
 				t.Errorf("it is told %d times", writes)
+			}
+		})
+	}
+}
+
+// What an autoscaler does not see of a gang it brings no nodes for.
+func TestAllPodsOfAGangSayAtOnceWhyTheyWait(t *testing.T) {
+	refused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		// cannot is the pod that cannot be told.
+		cannot string
+		want   []string
+	}{
+		"all":                           {"", []string{"a", "b", "c"}},
+		"and those after one that errs": {"a", []string{"b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gang := []*corev1.Pod{plainPod("a", "", 8), plainPod("b", "", 8), plainPod("c", "", 8)}
+			c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(gang[0], gang[1], gang[2]).WithInterceptorFuncs(interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					if o.GetName() == tc.cannot {
+						return refused
+					}
+					return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+				},
+			}).Build()
+			r := &reporter{Jobs: &Jobs{client: c, clock: testclock.NewFakeClock(epoch0)}}
+			err := r.mark(t.Context(), gang, reason.Reason{Class: reason.NoPlacement, Message: "why"}, false)
+			if errors.Is(err, refused) != (tc.cannot != "") || (err != nil && !strings.Contains(err.Error(), namespace+"/"+tc.cannot)) {
+				t.Errorf("the error is %v", err)
+			}
+			var told []string
+			var all corev1.PodList
+			if err := c.List(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range all.Items {
+				if _, c := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable && c.Message == "why" {
+					told = append(told, p.Name)
+				}
+			}
+			slices.Sort(told)
+			if diff := cmp.Diff(tc.want, told); diff != "" {
+				t.Errorf("told are (-want +got):\n%s", diff)
 			}
 		})
 	}

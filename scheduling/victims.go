@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/quota"
@@ -21,8 +20,10 @@ type victim struct {
 	version int
 	// pods are what leaves the nodes with it: its pods and its holds.
 	pods []*corev1.Pod
-	// idle: its work can be taken from it without a loss.
+	// idle: its work can be taken from it without a loss, because of what it does with
+	// its GPUs.
 	idle bool
+	use  gpuUse
 	// lost is how much work it loses.
 	lost time.Duration
 }
@@ -74,7 +75,7 @@ func (v victim) why(priority int32) string {
 	}
 	switch {
 	case v.idle:
-		return "it is idle"
+		return "it is idle: " + v.use.inWords()
 	case v.Priority == priority:
 		return fmt.Sprintf("its priority is %d too, and %s", v.Priority, loses)
 	}
@@ -157,35 +158,3 @@ func outlives(p *corev1.Pod, now time.Time) bool {
 // outstayFor is by how much a pod may outlive the time that it has to end, until
 // nothing is expected of it any more.
 const outstayFor = time.Minute
-
-// protectedUntil is when a job may be preempted that was admitted at since.
-func (l *Ledger) protectedUntil(e *entry, since time.Time) time.Time {
-	least := e.job.Hints.MinRuntime
-	if least == nil {
-		least = l.minRuntimes[e.queue()]
-	}
-	if least == nil {
-		least = l.minRuntimes[types.NamespacedName{Name: e.assignment.ClusterQueue}]
-	}
-	if least == nil {
-		return time.Time{}
-	}
-	return since.Add(*least)
-}
-
-// setMinRuntime records for how long the jobs of a LocalQueue are not
-// preempted, or those of a ClusterQueue, which has no namespace; nil for not.
-func (l *Ledger) setMinRuntime(queue types.NamespacedName, least *time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := l.minRuntimes[queue]
-	if (old == nil) == (least == nil) && (old == nil || *old == *least) {
-		return
-	}
-	if least == nil {
-		delete(l.minRuntimes, queue)
-	} else {
-		l.minRuntimes[queue] = least
-	}
-	l.touch()
-}

@@ -20,6 +20,8 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/api/v1alpha1"
+	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/quota"
 	"github.com/muster-gpu/muster/workload"
 )
@@ -77,13 +79,17 @@ func (j *Jobs) sources(ctx context.Context) []source {
 			l.UpdateQuota(func(t *quota.Tree) { t.SetFlavor(o) })
 		}, func(o *kueue.ResourceFlavor) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteFlavor(o.Name) }) }), needed},
 		{of("ClusterQueue"), &kueue.ClusterQueue{}, handler(func(old, o *kueue.ClusterQueue) {
+			metrics.ClusterQueueKnown(o.Name)
 			if old == nil || old.Generation != o.Generation || !old.DeletionTimestamp.Equal(o.DeletionTimestamp) {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetClusterQueue(o) })
 			}
 			if saysOtherwise(old, o) {
-				j.protects(o, types.NamespacedName{Name: o.Name})
+				l.queueSays(o)
 			}
-		}, func(o *kueue.ClusterQueue) { l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) }) }), needed},
+		}, func(o *kueue.ClusterQueue) {
+			l.setQueueHints(client.ObjectKeyFromObject(o), workload.QueueHints{})
+			l.UpdateQuota(func(t *quota.Tree) { t.DeleteClusterQueue(o.Name) })
+		}), needed},
 		{of("Cohort"), &kueue.Cohort{}, handler(func(old, o *kueue.Cohort) {
 			if old == nil || old.Generation != o.Generation {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetCohort(o) })
@@ -97,9 +103,10 @@ func (j *Jobs) sources(ctx context.Context) []source {
 				l.UpdateQuota(func(t *quota.Tree) { t.SetLocalQueue(o) })
 			}
 			if saysOtherwise(old, o) {
-				j.protects(o, client.ObjectKeyFromObject(o))
+				l.queueSays(o)
 			}
 		}, func(o *kueue.LocalQueue) {
+			l.setQueueHints(client.ObjectKeyFromObject(o), workload.QueueHints{})
 			l.UpdateQuota(func(t *quota.Tree) { t.DeleteLocalQueue(client.ObjectKeyFromObject(o)) })
 		}), needed},
 		{of("WorkloadPriorityClass"), &kueue.WorkloadPriorityClass{},
@@ -135,6 +142,9 @@ func (j *Jobs) sources(ctx context.Context) []source {
 	replicas.SetGroupVersionKind(workload.ReplicaGVK)
 	replicasChanged := func(o *metav1.PartialObjectMetadata) { l.replicasChanged(client.ObjectKeyFromObject(o)) }
 	out = append(out, source{workload.ReplicaGVK, replicas, handler(func(_, o *metav1.PartialObjectMetadata) { replicasChanged(o) }, replicasChanged), notNeeded})
+	out = append(out, source{v1alpha1.GroupVersion.WithKind("GPUNode"), &v1alpha1.GPUNode{}, handler(func(_, o *v1alpha1.GPUNode) {
+		j.gpuNodes.set(o)
+	}, func(o *v1alpha1.GPUNode) { j.gpuNodes.forget(o.Name) }), notNeeded})
 	experiment := &unstructured.Unstructured{}
 	experiment.SetGroupVersionKind(workload.ExperimentGVK)
 	out = append(out, source{workload.ExperimentGVK, experiment, handler(func(_, o *unstructured.Unstructured) {

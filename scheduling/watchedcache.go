@@ -39,6 +39,7 @@ func (c watchedCache) AddPod(logger klog.Logger, pod *corev1.Pod) error {
 	if unknown != nil || was.Spec.NodeName != pod.Spec.NodeName {
 		c.ledger.intruded(pod)
 	}
+	c.ledger.reshowHeldBy(pod)
 	return err
 }
 
@@ -59,6 +60,7 @@ func (c watchedCache) UpdatePod(logger klog.Logger, old, pod *corev1.Pod) error 
 func (c watchedCache) RemovePod(logger klog.Logger, pod *corev1.Pod) error {
 	held := c.ledger.vanished(pod)
 	err := c.Cache.RemovePod(logger, pod)
+	c.ledger.reshowHeldBy(pod)
 	if !held {
 		c.ledger.departed(pod)
 	}
@@ -87,29 +89,35 @@ func (c watchedCache) ForgetPod(logger klog.Logger, pod *corev1.Pod) error {
 
 // AddNode has waiting jobs tried on the new node.
 func (c watchedCache) AddNode(logger klog.Logger, node *corev1.Node) {
-	c.ledger.nodeAway(nil, node)
-	c.ledger.sized(node)
-	c.Cache.AddNode(logger, node)
-	c.ledger.nodeBack(node)
+	c.ledger.shown.mu.Lock()
+	defer c.ledger.shown.mu.Unlock()
+	_, shown := c.ledger.show(node)
+	c.ledger.nodeAway(nil, shown)
+	c.ledger.sized(shown)
+	c.Cache.AddNode(logger, shown)
+	c.ledger.nodeBack(shown)
 	c.ledger.nodeChanged()
 	c.ledger.heardNodes.saw(node)
 }
 
 // UpdateNode has waiting jobs tried where the node may take other pods now, and
 // slots kept while it takes none.
-func (c watchedCache) UpdateNode(logger klog.Logger, old, node *corev1.Node) {
-	c.ledger.nodeAway(old, node)
-	c.ledger.sized(node)
-	c.Cache.UpdateNode(logger, old, node)
-	c.ledger.nodeBack(node)
-	if takesDifferentPods(old, node) {
-		c.ledger.nodeChanged()
+func (c watchedCache) UpdateNode(_ klog.Logger, old, node *corev1.Node) {
+	c.ledger.shown.mu.Lock()
+	defer c.ledger.shown.mu.Unlock()
+	before, shown := c.ledger.show(node)
+	if before == nil {
+		before = old
 	}
+	c.ledger.updateNode(before, shown)
 	c.ledger.heardNodes.saw(node)
 }
 
 // RemoveNode gives up the slots on the node.
 func (c watchedCache) RemoveNode(logger klog.Logger, node *corev1.Node) error {
+	c.ledger.shown.mu.Lock()
+	defer c.ledger.shown.mu.Unlock()
+	delete(c.ledger.shown.nodes, node.Name)
 	err := c.Cache.RemoveNode(logger, node)
 	c.ledger.NodeGone(node.Name)
 	c.ledger.heardNodes.lost(node)

@@ -15,7 +15,7 @@ const (
 )
 
 // warnings are the reasons of events that are warnings.
-var warnings = []string{noteNodeLost, noteHoldBroken, noteInvalidAnnotation, noteStartRefused, noteStopRefused, noteStillLeaving, noteQueueChangeIgnored, notePodsGone, noteNodesRefused}
+var warnings = []string{noteNodeLost, noteHoldBroken, noteInvalidAnnotation, noteStartRefused, noteStopRefused, noteStillLeaving, noteQueueChangeIgnored, notePodsGone, noteNodesRefused, noteIdle, noteStalled}
 
 // noteQueueChangeIgnored: a job that runs names another queue than that in which it
 // holds quota.

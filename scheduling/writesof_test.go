@@ -30,7 +30,7 @@ func TestAnAdmissionAndWhyItsJobHasWaitedAreWrittenOneAfterTheOther(t *testing.T
 	})
 	of := job("a", set("node", 0, 1, 8))
 	wl := s.stored(t, j, of)
-	line := s.entry(of).line(*reason.New(reason.NoPlacement, "no node has 8"))
+	line := s.line(s.entry(of), *reason.New(reason.NoPlacement, "no node has 8"))
 	told := make(chan error, 1)
 	go func() { told <- (&reporter{Jobs: j}).tell(t.Context(), line) }()
 	<-began
@@ -68,7 +68,7 @@ func TestAJobThatIsBeingAdmittedIsNotToldThatItWaits(t *testing.T) {
 	})
 	of := job("a", set("node", 0, 1, 8))
 	wl := s.stored(t, j, of)
-	line := s.entry(of).line(*reason.New(reason.NoPlacement, "no node has 8"))
+	line := s.line(s.entry(of), *reason.New(reason.NoPlacement, "no node has 8"))
 	s.plan(of, []string{"node-0"})
 	for _, step := range []string{"while it is being admitted", "when it is admitted"} {
 		if err := (&reporter{Jobs: j}).tell(t.Context(), line); err != nil {

@@ -133,11 +133,6 @@ func batchJobFinish(b *batchv1.Job) *Finish {
 	return finish(conditions, string(batchv1.JobComplete), string(batchv1.JobFailed))
 }
 
-func isBatchJob(ref *metav1.OwnerReference) bool {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && gv.Group == batchv1.GroupName && ref.Kind == "Job"
-}
-
 // Suspend implements Kind. What Resume injected stays in the template until the
 // next Resume: it may be changed only once the Job is suspended and its last
 // pod has ended, and Read does not see it. A Job that ran in part asks for all of

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 const namespace = "team-nlp"
@@ -46,7 +48,7 @@ func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 		scheme.AddKnownTypeWithName(trainerVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
 	}
 	for _, k := range Kinds(testOptions) {
-		if gvk := k.GroupVersionKind(); gvk.Group == trainingGroup || gvk.Group == rayGroup {
+		if gvk := k.GroupVersionKind(); gvk.Group == identity.TrainingGroup || gvk.Group == identity.RayGroup {
 			scheme.AddKnownTypeWithName(gvk, &unstructured.Unstructured{})
 			scheme.AddKnownTypeWithName(gvk.GroupVersion().WithKind(gvk.Kind+"List"), &unstructured.UnstructuredList{})
 		}

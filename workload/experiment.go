@@ -44,13 +44,7 @@ func ReadExperiment(ctx context.Context, r client.Reader, kinds map[schema.Group
 	if kind == nil {
 		return nil, nil
 	}
-	e := &Experiment{NamespacedName: client.ObjectKeyFromObject(obj), UID: obj.GetUID(), Parallel: defaultParallelTrials}
-	if n, found, _ := unstructured.NestedInt64(obj.Object, "spec", "parallelTrialCount"); found {
-		e.Parallel = int32(n)
-	}
-	if n, found, _ := unstructured.NestedInt64(obj.Object, "spec", "maxTrialCount"); found {
-		e.Parallel = min(e.Parallel, int32(n))
-	}
+	e := &Experiment{NamespacedName: client.ObjectKeyFromObject(obj), UID: obj.GetUID(), Parallel: ParallelTrials(obj)}
 	if e.Parallel < 1 {
 		return nil, nil
 	}
@@ -93,6 +87,18 @@ func ReadExperiment(ctx context.Context, r client.Reader, kinds map[schema.Group
 	}
 	e.Trial = job
 	return e, nil
+}
+
+// ParallelTrials is how many trials of an Experiment run at the same time.
+func ParallelTrials(obj *unstructured.Unstructured) int32 {
+	parallel := int32(defaultParallelTrials)
+	if n, found, _ := unstructured.NestedInt64(obj.Object, "spec", "parallelTrialCount"); found {
+		parallel = int32(n)
+	}
+	if n, found, _ := unstructured.NestedInt64(obj.Object, "spec", "maxTrialCount"); found {
+		parallel = min(parallel, int32(n))
+	}
+	return parallel
 }
 
 func isUnstructured(obj client.Object) bool {

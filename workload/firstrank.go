@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // FirstRank is that of a pod set of so many pods, of which some may be missing: 0 if
@@ -16,7 +18,7 @@ func FirstRank(pods []*corev1.Pod, count int32, nodes []string) int32 {
 	}
 	var ranks []int32
 	for _, pod := range pods {
-		ranks = append(ranks, rankOf(pod))
+		ranks = append(ranks, identity.RankOf(pod))
 	}
 	slices.Sort(ranks)
 	low, last := ranks[0], ranks[len(ranks)-1]
@@ -27,7 +29,7 @@ func FirstRank(pods []*corev1.Pod, count int32, nodes []string) int32 {
 	for first := max(1, last-count+1); first <= low; first++ {
 		there := 0
 		for _, pod := range pods {
-			if i := int(rankOf(pod) - first); i < len(nodes) && nodes[i] == pod.Spec.NodeName {
+			if i := int(identity.RankOf(pod) - first); i < len(nodes) && nodes[i] == pod.Spec.NodeName {
 				there++
 			}
 		}

@@ -16,11 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/api/reason"
 )
 
@@ -57,44 +55,6 @@ const roleAnnotation = "kueue.x-k8s.io/role-hash"
 // roleLength is the number of hexadecimal digits in the name of a role.
 const roleLength = 8
 
-// PodJob is the job that a pod makes up alone or with the others of its group.
-// ok is false for a pod that belongs to an owner object, and for one that
-// Muster has no business with: it has no queue, asks for no GPU and claims nothing
-// that might be one. It reads nothing but the pod, because it runs under the
-// scheduling queue's lock.
-func PodJob(pod *corev1.Pod) (owner Owner, ok bool) {
-	if _, owned := ownedSlot(pod); owned {
-		return Owner{}, false
-	}
-	if owner, _, ok := replicaOf(pod); ok {
-		return owner, true
-	}
-	gvk, group := groupName(pod)
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: group}
-	switch {
-	case group != "":
-		return Owner{GroupVersionKind: gvk, NamespacedName: key, UID: groupUID(gvk, key)}, true
-	case pod.Labels[QueueLabel] != "", AsksGPU(pod), len(pod.Spec.ResourceClaims) > 0:
-		key.Name = pod.Name
-		return Owner{GroupVersionKind: podGVK, NamespacedName: key, UID: pod.UID}, true
-	}
-	return Owner{}, false
-}
-
-// AsksGPU says that a container of the pod asks for a GPU. What the pod claims does
-// not count.
-func AsksGPU(pod *corev1.Pod) bool {
-	asks := func(c corev1.Container) bool {
-		for name := range c.Resources.Requests {
-			if gpu.Is(name) {
-				return true
-			}
-		}
-		return false
-	}
-	return slices.ContainsFunc(pod.Spec.Containers, asks) || slices.ContainsFunc(pod.Spec.InitContainers, asks)
-}
-
 // RoleOf names the role that a pod has in its group: pods of one role can take
 // each other's place. It is a hash of what decides where the pod may run and
 // how much it takes, without what Resume has added.
@@ -103,7 +63,8 @@ func RoleOf(pod *corev1.Pod) string {
 		// A pod changes when Kueue lets it go, so Kueue has noted its role before.
 		return role
 	}
-	template := corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()}
+	// What is taken out is taken out of copies.
+	template := corev1.PodTemplateSpec{Spec: pod.Spec}
 	template.Annotations = pod.Annotations
 	// A spoiled annotation is reported where the job is read.
 	_, _ = restore(&template)
@@ -134,7 +95,7 @@ func RoleOf(pod *corev1.Pod) string {
 
 // SameSize says that a pod asks for the resources that pods of the template ask for.
 func SameSize(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
-	return equality.Semantic.DeepEqual(Requests(&corev1.PodTemplateSpec{Spec: pod.Spec}), Requests(template))
+	return asksInSameWords(&pod.Spec, &template.Spec) || equality.Semantic.DeepEqual(Requests(&corev1.PodTemplateSpec{Spec: pod.Spec}), Requests(template))
 }
 
 // asksGPU says that the pod asks for a GPU in any way.

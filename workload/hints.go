@@ -1,12 +1,16 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 const (
@@ -19,12 +23,50 @@ const (
 	CheckpointedAtAnnotation = "muster.dev/checkpointed-at"
 )
 
+// QueueHints are what a LocalQueue or a ClusterQueue says of its jobs. The zero
+// QueueHints say nothing.
+type QueueHints struct {
+	// MinRuntime and Idle are nil where the queue says nothing about that.
+	MinRuntime *time.Duration
+	Idle       *IdlePolicy
+	// Invalid says which annotations cannot be read, and why; it is empty
+	// normally. They count as absent.
+	Invalid string
+}
+
+// Equal says that both say the same.
+func (h QueueHints) Equal(o QueueHints) bool {
+	return ptr.Equal(h.MinRuntime, o.MinRuntime) && ptr.Equal(h.Idle, o.Idle) && h.Invalid == o.Invalid
+}
+
+// QueueHintsOf reads the annotations of a queue.
+func QueueHintsOf(queue metav1.Object) QueueHints {
+	var h QueueHints
+	var wrong [2]error
+	h.MinRuntime, wrong[0] = minRuntime(queue)
+	h.Idle, wrong[1] = idlePolicy(queue)
+	if err := errors.Join(wrong[:]...); err != nil {
+		h.Invalid = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return h
+}
+
+// HintAnnotations are the annotations from which QueueHintsOf reads: where they are the
+// same, so are the hints.
+func HintAnnotations(queue metav1.Object) [2]string {
+	a := queue.GetAnnotations()
+	return [2]string{a[MinRuntimeAnnotation], a[IdlePolicyAnnotation]}
+}
+
 // Hints are what a job says about being preempted. The zero Hints say nothing.
 type Hints struct {
 	// MinRuntime is nil where the job has none of its own.
 	MinRuntime *time.Duration
 	// CheckpointedAt is zero where the job names no checkpoint.
 	CheckpointedAt time.Time
+	// IdleExemptUntil is until when it is not to be stopped for what it does not do
+	// with its GPUs; zero where it has not asked for that.
+	IdleExemptUntil time.Time
 	// Invalid says which annotations cannot be read, and why; it is empty
 	// normally. They count as absent.
 	Invalid string
@@ -35,7 +77,7 @@ func HintsOf(o metav1.Object) Hints {
 	var h Hints
 	var invalid []string
 	var err error
-	if h.MinRuntime, err = MinRuntime(o); err != nil {
+	if h.MinRuntime, err = minRuntime(o); err != nil {
 		invalid = append(invalid, err.Error())
 	}
 	if v, set := o.GetAnnotations()[CheckpointedAtAnnotation]; set {
@@ -45,8 +87,8 @@ func HintsOf(o metav1.Object) Hints {
 		}
 	}
 	if pod, ok := o.(*corev1.Pod); ok {
-		if owner, alone := PodJob(pod); alone && owner.GroupVersionKind == podGVK {
-			if name, _ := volcanoGroup(pod); name != "" {
+		if owner, alone := PodJob(pod); alone && owner.GroupVersionKind == identity.PodGVK {
+			if name, _ := identity.VolcanoGroup(pod); name != "" {
 				invalid = append(invalid, fmt.Sprintf("the pod names group %q in an annotation of Volcano, and %s is %q, which is not how many pods of it start together",
 					shortValue(name), VolcanoMinMemberAnnotation, shortValue(pod.Annotations[VolcanoMinMemberAnnotation])))
 			}
@@ -56,9 +98,9 @@ func HintsOf(o metav1.Object) Hints {
 	return h
 }
 
-// MinRuntime is what an object's annotation says; nil without one. The error
+// minRuntime is what an object's annotation says; nil without one. The error
 // says what is wrong with it.
-func MinRuntime(o metav1.Object) (*time.Duration, error) {
+func minRuntime(o metav1.Object) (*time.Duration, error) {
 	v, set := o.GetAnnotations()[MinRuntimeAnnotation]
 	if !set {
 		return nil, nil

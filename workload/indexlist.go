@@ -1,6 +1,10 @@
 package workload
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/muster-gpu/muster/workload/identity"
+)
 
 // indexList reads the completion indices that the status of an Indexed Job
 // lists, "1,3-5,7", in their order, as far as they are below most. What cannot
@@ -9,10 +13,10 @@ func indexList(list string, most int) []int32 {
 	var out []int32
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")
-		from, ok := ordinal(first)
+		from, ok := identity.Ordinal(first)
 		to := from
 		if ok && isRange {
-			to, ok = ordinal(last)
+			to, ok = identity.Ordinal(last)
 		}
 		if !ok {
 			continue

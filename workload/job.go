@@ -6,18 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
-
-// Owner identifies the top-most managed object of a job. The UID is part of
-// the identity: a job deleted and created again under its name is another job.
-type Owner struct {
-	schema.GroupVersionKind
-	types.NamespacedName
-	UID types.UID
-}
 
 // Job is one owner object read as a unit of decision. It is a value: reading
 // the owner again gives a new Job.

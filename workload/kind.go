@@ -13,11 +13,11 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // The labels by which an owner asks for a queue, a priority and an end: Kueue's.
 const (
-	QueueLabel         = "kueue.x-k8s.io/queue-name"
 	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
 	MaxExecTimeLabel   = "kueue.x-k8s.io/max-exec-time-seconds"
 )
@@ -66,8 +66,8 @@ type Options struct {
 func Kinds(o Options) []Kind {
 	kinds := []Kind{
 		trainJobKind{o}, jobSetKind{o}, batchJobKind{o}, rayJobKind{o}, rayClusterKind{o}, replicaKind{o}, podKind{o},
-		podGroupKind{o, kueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
-		podGroupKind{o, NativePodGroupGVK, ""}, podGroupKind{o, volcanoGroupGVK, ""},
+		podGroupKind{o, identity.KueueGroupGVK, KueueGroupLabel}, podGroupKind{o, PodGroupGVK, PodGroupLabel},
+		podGroupKind{o, NativePodGroupGVK, ""}, podGroupKind{o, identity.VolcanoGroupGVK, ""},
 		newMPIJobKind(o),
 	}
 	return append(kinds, trainingKinds(o)...)
@@ -107,7 +107,7 @@ func ownedByParent(obj client.Object) bool {
 		return false
 	}
 	switch (schema.GroupKind{Group: gv.Group, Kind: owner.Kind}) {
-	case jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind(), mpiVersion.WithKind(mpiJob).GroupKind(), rayJobGVK.GroupKind():
+	case jobset.SchemeGroupVersion.WithKind("JobSet").GroupKind(), mpiVersion.WithKind(identity.MPIJob).GroupKind(), rayJobGVK.GroupKind():
 		return true
 	}
 	return false

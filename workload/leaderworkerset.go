@@ -20,23 +20,15 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // The labels by which the pods of a LeaderWorkerSet know their place, and the
 // names of the pod sets of each of its replicas.
 const (
-	lwsNameLabel   = "leaderworkerset.sigs.k8s.io/name"
-	lwsIndexLabel  = "leaderworkerset.sigs.k8s.io/group-index"
-	lwsWorkerLabel = "leaderworkerset.sigs.k8s.io/worker-index"
-	lwsKeyLabel    = "leaderworkerset.sigs.k8s.io/group-key"
-	lwsExclusive   = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-
-	LeaderPodSet = "leader"
-	WorkerPodSet = "worker"
+	lwsKeyLabel  = "leaderworkerset.sigs.k8s.io/group-key"
+	lwsExclusive = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 )
-
-// ReplicaGVK is the LeaderWorkerSet, of which each replica is a job.
-var ReplicaGVK = schema.GroupVersionKind{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"}
 
 // replicaKind is one replica of a LeaderWorkerSet: a leader and its workers, who
 // start together. A LeaderWorkerSet cannot be suspended, so its pods exist
@@ -75,28 +67,11 @@ func (replicaKind) GroupVersionKind() schema.GroupVersionKind { return ReplicaGV
 
 func (replicaKind) New() client.Object { return &Replica{} }
 
-// replicaOf names the replica that a pod is of, by its labels; a StatefulSet
-// must have made it. ok is false for any other pod.
-func replicaOf(pod *corev1.Pod) (owner Owner, slot Slot, ok bool) {
-	by := metav1.GetControllerOfNoCopy(pod)
-	set, index := pod.Labels[lwsNameLabel], pod.Labels[lwsIndexLabel]
-	worker, numbered := ordinal(pod.Labels[lwsWorkerLabel])
-	if _, isIndex := ordinal(index); by == nil || by.Kind != "StatefulSet" || set == "" || !isIndex || !numbered {
-		return Owner{}, Slot{}, false
-	}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: set + "-" + index}
-	slot = Slot{PodSet: LeaderPodSet}
-	if worker > 0 {
-		slot = Slot{PodSet: WorkerPodSet, Completion: worker - 1}
-	}
-	return Owner{GroupVersionKind: ReplicaGVK, NamespacedName: key, UID: groupUID(ReplicaGVK, key)}, slot, true
-}
-
 // ReplicaOfSet says that a job's UID is that of a replica of the LeaderWorkerSet,
 // and returns its owner.
 func ReplicaOfSet(uid types.UID, set types.NamespacedName) (Owner, bool) {
-	index, found := strings.CutPrefix(string(uid), string(groupUID(ReplicaGVK, set))+"-")
-	if _, isIndex := ordinal(index); !found || !isIndex {
+	index, found := strings.CutPrefix(string(uid), string(identity.GroupUID(ReplicaGVK, set))+"-")
+	if _, isIndex := identity.Ordinal(index); !found || !isIndex {
 		return Owner{}, false
 	}
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name + "-" + index}
@@ -113,19 +88,19 @@ func (replicaKind) Assemble(ctx context.Context, r client.Reader, key types.Name
 		return nil, gone
 	}
 	name, number := key.Name[:at], key.Name[at+1:]
-	index, ok := ordinal(number)
+	index, ok := identity.Ordinal(number)
 	if !ok {
 		return nil, gone
 	}
 	g := &Replica{}
-	g.Namespace, g.Name, g.UID = key.Namespace, key.Name, groupUID(ReplicaGVK, key)
+	g.Namespace, g.Name, g.UID = key.Namespace, key.Name, identity.GroupUID(ReplicaGVK, key)
 	var list corev1.PodList
-	labels := client.MatchingLabels{lwsNameLabel: name, lwsIndexLabel: number}
+	labels := client.MatchingLabels{identity.LWSNameLabel: name, identity.LWSIndexLabel: number}
 	if err := r.List(ctx, &list, client.InNamespace(key.Namespace), memberOf(ReplicaGVK, key), labels); err != nil {
 		return nil, fmt.Errorf("listing the pods of replica %s: %w", key, err)
 	}
 	for i := range list.Items {
-		if owner, _, ok := replicaOf(&list.Items[i]); ok && owner.UID == g.UID {
+		if owner, _, ok := identity.ReplicaOf(&list.Items[i]); ok && owner.UID == g.UID {
 			g.Pods = append(g.Pods, &list.Items[i])
 		}
 	}
@@ -231,7 +206,7 @@ func (k replicaKind) queueOfReplica(ctx context.Context, r client.Reader, g *Rep
 // is in pods.
 func withLimits(spec *corev1.PodSpec) *corev1.PodSpec {
 	out := *spec
-	out.Containers, out.InitContainers = withRequests(spec.Containers), withRequests(spec.InitContainers)
+	out.Containers, out.InitContainers = withRequests(spec.Containers, everyResource), withRequests(spec.InitContainers, everyResource)
 	return &out
 }
 
@@ -275,13 +250,13 @@ func (g *Replica) podSets() ([]PodSet, *reason.Reason) {
 			return nil, reason.New(reason.Misconfigured, "pod templates of the LeaderWorkerSet: %v", err)
 		}
 		var no *reason.Reason
-		set.Topology, no = topologyOf("the LeaderWorkerSet's "+set.Name, t.Annotations, kueue.PodSetTopologyRequest{PodIndexLabel: new(lwsWorkerLabel)})
+		set.Topology, no = topologyOf("the LeaderWorkerSet's "+set.Name, t.Annotations, kueue.PodSetTopologyRequest{PodIndexLabel: new(identity.LWSWorkerLabel)})
 		if no != nil {
 			return nil, no
 		}
 		key := sha1.Sum([]byte(g.Namespace + "/" + g.Name))
 		set.Stamp.Labels = map[string]string{
-			lwsNameLabel: g.Set.GetName(), lwsIndexLabel: g.Name[strings.LastIndex(g.Name, "-")+1:], lwsKeyLabel: hex.EncodeToString(key[:]),
+			identity.LWSNameLabel: g.Set.GetName(), identity.LWSIndexLabel: g.Name[strings.LastIndex(g.Name, "-")+1:], lwsKeyLabel: hex.EncodeToString(key[:]),
 		}
 		if exclusive != "" {
 			set.Template.Spec.Affinity = aloneInDomain(t.Spec.Affinity, exclusive, set.Stamp.Labels[lwsKeyLabel])
@@ -321,7 +296,7 @@ func (replicaKind) Resume(ctx context.Context, c client.Client, obj client.Objec
 		return fmt.Errorf("a %T was given where a replica of a LeaderWorkerSet is resumed", obj)
 	}
 	return tolerateAll(ctx, c, g.Pods, infos, func(pod *corev1.Pod) string {
-		_, slot, _ := replicaOf(pod)
+		_, slot, _ := identity.ReplicaOf(pod)
 		return slot.PodSet
 	})
 }

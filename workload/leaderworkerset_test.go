@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // newLeaderWorkerSet has two replicas of a leader and two workers.
@@ -34,7 +36,7 @@ func newLeaderWorkerSet(change ...func(*unstructured.Unstructured)) *unstructure
 func replicaPod(replica, number int, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "llm-" + strconv.Itoa(replica) + "-" + strconv.Itoa(number), UID: types.UID("p" + strconv.Itoa(replica) + strconv.Itoa(number)),
-		Labels:          map[string]string{lwsNameLabel: "llm", lwsIndexLabel: strconv.Itoa(replica), lwsWorkerLabel: strconv.Itoa(number)},
+		Labels:          map[string]string{identity.LWSNameLabel: "llm", identity.LWSIndexLabel: strconv.Itoa(replica), identity.LWSWorkerLabel: strconv.Itoa(number)},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "llm", UID: "sts", Controller: new(true)}},
 	}, Spec: corev1.PodSpec{SchedulerName: "muster", Containers: []corev1.Container{{Name: "c"}}}}
 	for _, f := range change {

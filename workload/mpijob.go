@@ -14,20 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 const (
-	mpiJob      = "MPIJob"
-	mpiLauncher = "Launcher"
-	// mpiOperator is the name that the MPI Operator writes on pods; it is the
-	// controller of the kind's version v2beta1, and the Training Operator that
-	// of v1.
-	mpiOperator        = "mpi-operator"
-	mpiManager         = trainingGroup + "/" + mpiOperator
+	// mpiManager is the controller of the kind's version v2beta1, and the Training
+	// Operator that of v1.
+	mpiManager         = identity.TrainingGroup + "/" + identity.MPIOperator
 	waitForWorkerReady = "WaitForWorkersReady"
 )
 
-var mpiVersion = schema.GroupVersion{Group: trainingGroup, Version: "v2beta1"}
+var mpiVersion = schema.GroupVersion{Group: identity.TrainingGroup, Version: "v2beta1"}
 
 // mpiJobKind is an MPIJob, of whichever of its two operators a cluster has: the
 // two share one definition, so they cannot be there together.
@@ -40,12 +37,12 @@ var (
 )
 
 func newMPIJobKind(o Options) mpiJobKind {
-	return mpiJobKind{trainingKind{o, mpiJob, "mpiReplicaSpecs", []string{mpiLauncher, "Worker"}}}
+	return mpiJobKind{trainingKind{o, identity.MPIJob, "mpiReplicaSpecs", []string{identity.MPILauncher, "Worker"}}}
 }
 
 // Versions implements Versioned. Kueue knows the first of them only.
 func (mpiJobKind) Versions() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{mpiVersion.WithKind(mpiJob), trainingVersion.WithKind(mpiJob)}
+	return []schema.GroupVersionKind{mpiVersion.WithKind(identity.MPIJob), trainingVersion.WithKind(identity.MPIJob)}
 }
 
 // Read implements Kind. r must know batch Jobs.
@@ -68,7 +65,7 @@ func (k mpiJobKind) Read(ctx context.Context, r client.Reader, obj client.Object
 		for n := range t.replicas {
 			if t.replicas[n].podSet() == set.Name {
 				set.Stamp = mpiStamp(t.GetName(), &t.replicas[n], launcherWorks)
-				if t.replicas[n].kind == mpiLauncher && launcherWaits && len(job.PodSets) > 1 {
+				if t.replicas[n].kind == identity.MPILauncher && launcherWaits && len(job.PodSets) > 1 {
 					set.Phase = 1
 				}
 			}
@@ -88,7 +85,7 @@ func (k mpiJobKind) Children(ctx context.Context, r client.Reader, obj client.Ob
 		return nil, nil
 	}
 	b := &batchv1.Job{}
-	err := r.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: launcherJob(obj.GetName())}, b)
+	err := r.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: identity.LauncherJob(obj.GetName())}, b)
 	switch {
 	case apierrors.IsNotFound(err), apimeta.IsNoMatchError(err):
 		return nil, nil
@@ -100,7 +97,3 @@ func (k mpiJobKind) Children(ctx context.Context, r client.Reader, obj client.Ob
 	}
 	return []types.UID{b.UID}, nil
 }
-
-// launcherJob is the name of the Job that the MPI Operator makes for the
-// launcher of an MPIJob.
-func launcherJob(mpiJob string) string { return mpiJob + "-launcher" }

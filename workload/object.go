@@ -1,8 +1,6 @@
 package workload
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
@@ -15,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // JobUIDLabel on a Workload holds its owner's UID, as Kueue writes it.
@@ -37,32 +37,6 @@ const (
 	ownerNameAnnotation  = "kueue.x-k8s.io/job-owner-name"
 	ownerIndexAnnotation = "kueue.x-k8s.io/component-workload-index"
 )
-
-const (
-	maxWorkloadName    = 253
-	workloadHashLength = 5
-)
-
-// WorkloadName is the name of the owner's Workload: the one that Kueue gives
-// with its default settings, so that either of them finds the other's object.
-// It is the owner's kind and name, shortened to fit, and five hexadecimal
-// digits of a hash over kind, group, name and UID.
-//
-// A group that only its pods' labels make gives its own name to its Workload.
-//
-// The name of a replica of a LeaderWorkerSet is made with the UID of the
-// LeaderWorkerSet, which only Job.WorkloadName knows.
-func WorkloadName(o Owner) string {
-	if o.GroupVersionKind == kueueGroupGVK {
-		return o.Name
-	}
-	prefix := strings.ToLower(o.Kind) + "-" + o.Name
-	if most := maxWorkloadName - 1 - workloadHashLength; len(prefix) > most {
-		prefix = prefix[:most]
-	}
-	hash := sha1.Sum([]byte(o.Kind + "\n" + o.Group + "\n" + o.Name + "\n" + string(o.UID)))
-	return prefix + "-" + hex.EncodeToString(hash[:])[:workloadHashLength]
-}
 
 // WorkloadName is the name of the job's Workload.
 func (j *Job) WorkloadName() string {
@@ -145,20 +119,20 @@ func OwnerOf(wl *kueue.Workload) (owner Owner, ok bool) {
 	if wl.Annotations[groupAnnotation] != "true" {
 		return Owner{}, false
 	}
-	owner.GroupVersionKind, owner.Name = kueueGroupGVK, wl.Name
+	owner.GroupVersionKind, owner.Name = identity.KueueGroupGVK, wl.Name
 	if wl.Annotations[ownerKindAnnotation] == ReplicaGVK.String() {
 		owner.GroupVersionKind = ReplicaGVK
 		owner.Name = wl.Annotations[ownerNameAnnotation] + "-" + wl.Annotations[ownerIndexAnnotation]
 	}
 	if group, name, found := strings.Cut(wl.Annotations[groupNameAnnotation], "/"); found {
 		owner.Name = name
-		for _, gvk := range []schema.GroupVersionKind{PodGroupGVK, NativePodGroupGVK, volcanoGroupGVK, ReplicaGVK} {
+		for _, gvk := range []schema.GroupVersionKind{PodGroupGVK, NativePodGroupGVK, identity.VolcanoGroupGVK, ReplicaGVK} {
 			if gvk.Group == group {
 				owner.GroupVersionKind = gvk
 			}
 		}
 	}
-	owner.UID = groupUID(owner.GroupVersionKind, owner.NamespacedName)
+	owner.UID = identity.GroupUID(owner.GroupVersionKind, owner.NamespacedName)
 	return owner, true
 }
 
@@ -178,7 +152,7 @@ func AddOwners(wl *kueue.Workload, job *Job) bool {
 
 func isGroup(gvk schema.GroupVersionKind) bool {
 	switch gvk {
-	case kueueGroupGVK, PodGroupGVK, NativePodGroupGVK, volcanoGroupGVK, ReplicaGVK:
+	case identity.KueueGroupGVK, PodGroupGVK, NativePodGroupGVK, identity.VolcanoGroupGVK, ReplicaGVK:
 		return true
 	}
 	return false

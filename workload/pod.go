@@ -10,9 +10,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
-
-var podGVK = corev1.SchemeGroupVersion.WithKind("Pod")
 
 // podKind is a pod that nobody can suspend: a plain one, a notebook's, a
 // pipeline step's. It exists before it is admitted, and waits at the gate.
@@ -20,7 +19,7 @@ type podKind struct{ Options }
 
 var _ Kind = podKind{}
 
-func (podKind) GroupVersionKind() schema.GroupVersionKind { return podGVK }
+func (podKind) GroupVersionKind() schema.GroupVersionKind { return identity.PodGVK }
 
 func (podKind) New() client.Object { return &corev1.Pod{} }
 
@@ -30,10 +29,10 @@ func (k podKind) Read(ctx context.Context, r client.Reader, obj client.Object) (
 	if !ok {
 		return nil, false, nil, fmt.Errorf("a %T was given where a Pod is read", obj)
 	}
-	if owner, own := PodJob(pod); !own || owner.GroupVersionKind != podGVK {
+	if owner, own := PodJob(pod); !own || owner.GroupVersionKind != identity.PodGVK {
 		return nil, false, nil, nil
 	}
-	job := newJob(podGVK, pod)
+	job := newJob(identity.PodGVK, pod)
 	keeper := KeeperOf(pod)
 	if err := k.inherit(ctx, r, job, keeper, pod); err != nil {
 		return nil, false, nil, err

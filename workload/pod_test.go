@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // alonePod is a pod that nobody owns, with n GPUs.
@@ -218,7 +219,7 @@ func TestPodGroupRead(t *testing.T) {
 			[]client.Object{member("a", "4", 2), member("b", "4", 2, labelled(QueueLabel, "other"))}, reading{true, true, "", "2x4 ", "", reason.Misconfigured}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+			k := podGroupKind{options(UnqueuedRun), identity.KueueGroupGVK, KueueGroupLabel}
 			c := fakeClient(t, tc.pods...)
 			g, err := k.Assemble(t.Context(), c, types.NamespacedName{Namespace: "team", Name: "g"})
 			if err != nil {
@@ -298,7 +299,7 @@ func TestWhereNoPodGroupsAreServedPodsOfNoQueueDoNotWait(t *testing.T) {
 }
 
 func TestGroupOfNoPodsIsNotFound(t *testing.T) {
-	k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+	k := podGroupKind{options(UnqueuedRun), identity.KueueGroupGVK, KueueGroupLabel}
 	_, err := k.Assemble(t.Context(), fakeClient(t), types.NamespacedName{Namespace: "team", Name: "g"})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the error is %v, want not found", err)
@@ -328,7 +329,7 @@ func TestWaitingPodIsGivenTolerationsOnceAndKeepsItsRole(t *testing.T) {
 	pod := member("a", "4", 1)
 	pod.Spec.Tolerations = tolerations("own")
 	c := fakeClient(t, pod)
-	k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+	k := podGroupKind{options(UnqueuedRun), identity.KueueGroupGVK, KueueGroupLabel}
 	key := types.NamespacedName{Namespace: "team", Name: "g"}
 	role := RoleOf(pod)
 	infos := []PodSetInfo{{Name: role, Tolerations: tolerations("own", "gpu")}}
@@ -374,7 +375,7 @@ func TestStoppingAGroupEvictsThePodsOnNodesAndNoOther(t *testing.T) {
 			return answer
 		},
 	})
-	k := podGroupKind{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}
+	k := podGroupKind{options(UnqueuedRun), identity.KueueGroupGVK, KueueGroupLabel}
 	g, err := k.Assemble(t.Context(), c, types.NamespacedName{Namespace: "team", Name: "g"})
 	if err == nil {
 		err = k.Suspend(t.Context(), c, g)
@@ -399,10 +400,10 @@ func TestStoppingAGroupEvictsThePodsOnNodesAndNoOther(t *testing.T) {
 }
 
 func TestWorkloadOfAGroupIsOwnedByItsPodsAndFindsItsWayBack(t *testing.T) {
-	for _, k := range []podGroupKind{{options(UnqueuedRun), kueueGroupGVK, KueueGroupLabel}, {options(UnqueuedRun), PodGroupGVK, PodGroupLabel}} {
+	for _, k := range []podGroupKind{{options(UnqueuedRun), identity.KueueGroupGVK, KueueGroupLabel}, {options(UnqueuedRun), PodGroupGVK, PodGroupLabel}} {
 		a, b := member("a", "4", 2), member("b", "4", 2)
 		owner := Owner{GroupVersionKind: k.gvk, NamespacedName: types.NamespacedName{Namespace: "team", Name: "g"}}
-		owner.UID = groupUID(k.gvk, owner.NamespacedName)
+		owner.UID = identity.GroupUID(k.gvk, owner.NamespacedName)
 		job := &Job{Owner: owner, Gated: true, Pods: []*corev1.Pod{a}, PodSets: []PodSet{{Name: "main", Count: 1, PodsPerReplica: 1}}}
 		wl := NewWorkload(job, 0, nil)
 		got, ok := OwnerOf(wl)

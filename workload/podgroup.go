@@ -17,43 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
-// The labels, annotations and fields by which pods form a group: those of Kueue,
-// those of the coscheduling plugin, Kubernetes' own, and those of Volcano.
 const (
-	// KueueGroupLabel names the group; every pod of it carries the number of
-	// them in KueueGroupCountAnnotation.
-	KueueGroupLabel           = "kueue.x-k8s.io/pod-group-name"
+	// KueueGroupCountAnnotation is how many pods the group of KueueGroupLabel has; every
+	// pod of it carries that.
 	KueueGroupCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
-	// PodGroupLabel names a PodGroup of scheduling.x-k8s.io.
-	PodGroupLabel = "scheduling.x-k8s.io/pod-group"
-	// VolcanoGroupAnnotation, or the older one, names a group of Volcano's; it is
-	// one where VolcanoMinMemberAnnotation says how many pods of it start together.
-	VolcanoGroupAnnotation     = "scheduling.volcano.sh/group-name"
-	VolcanoOldGroupAnnotation  = "scheduling.k8s.io/group-name"
-	VolcanoMinMemberAnnotation = "scheduling.volcano.sh/group-min-member"
 	// MemberField stands for the UID of the group that a pod belongs to, as PodJob
 	// says, by which the API server selects no pods: who lists pods by this field
 	// asks a reader that can. A label by which it can select them is named beside it.
 	MemberField = "group"
-	// AloneAnnotation marks a pod of a PodGroup of scheduling.k8s.io whose pods do
-	// not start together; it is a job of its own.
-	AloneAnnotation = "muster.dev/starts-alone"
 )
-
-// PodGroupGVK is the PodGroup of the coscheduling plugin.
-var PodGroupGVK = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
-
-// NativePodGroupGVK is Kubernetes' own PodGroup.
-var NativePodGroupGVK = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
-
-// volcanoGroupGVK is Volcano's PodGroup, of which nothing is read but what pods say.
-var volcanoGroupGVK = schema.GroupVersionKind{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}
-
-// kueueGroupGVK stands for a group that only its pods' labels make.
-var kueueGroupGVK = kueue.SchemeGroupVersion.WithKind("PodGroup")
 
 // PodGroup is the pods of one group, read together. It takes the place of an
 // owner object for pods that have none: its name is the group's, its UID is
@@ -93,11 +69,6 @@ func (g *PodGroup) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// groupUID identifies a group by its kind and name.
-func groupUID(gvk schema.GroupVersionKind, key types.NamespacedName) types.UID {
-	return types.UID(gvk.Group + "/" + key.Namespace + "/" + key.Name)
-}
-
 // Assemble implements Assembler: the group as r has it now. r must know pods
 // by MemberField, ReplicaSets, StatefulSets and Kubernetes' PodGroups, and PodGroups
 // of scheduling.x-k8s.io and the v1 Training Operator's jobs as unstructured.
@@ -107,7 +78,7 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 		return nil, fmt.Errorf("listing the pods of group %s: %w", key, err)
 	}
 	g := &PodGroup{}
-	g.Namespace, g.Name, g.UID = key.Namespace, key.Name, groupUID(k.gvk, key)
+	g.Namespace, g.Name, g.UID = key.Namespace, key.Name, identity.GroupUID(k.gvk, key)
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if owner, ok := PodJob(pod); ok && owner.UID == g.UID {
@@ -133,7 +104,7 @@ func (k podGroupKind) Assemble(ctx context.Context, r client.Reader, key types.N
 
 // memberOf selects the pods of a group.
 func memberOf(gvk schema.GroupVersionKind, group types.NamespacedName) client.ListOption {
-	return client.MatchingFields{MemberField: string(groupUID(gvk, group))}
+	return client.MatchingFields{MemberField: string(identity.GroupUID(gvk, group))}
 }
 
 // labelled selects the pods whose label names the group, where one does.
@@ -145,15 +116,15 @@ func (k podGroupKind) labelled(group types.NamespacedName) client.MatchingLabels
 }
 
 // atLeast says that groups of the kind name the least number of their pods.
-func (k podGroupKind) atLeast() bool { return k.gvk != kueueGroupGVK }
+func (k podGroupKind) atLeast() bool { return k.gvk != identity.KueueGroupGVK }
 
 // readObject reads the PodGroup object, whose queue label counts for pods that
 // have none. Where the pods say all that counts, none is needed.
 func (k podGroupKind) readObject(ctx context.Context, r client.Reader, g *PodGroup) error {
-	if k.gvk == volcanoGroupGVK {
+	if k.gvk == identity.VolcanoGroupGVK {
 		g.Found = true
 		for _, pod := range g.Pods {
-			_, least := volcanoGroup(pod)
+			_, least := identity.VolcanoGroup(pod)
 			g.MinMember = max(g.MinMember, least)
 		}
 		return nil
@@ -236,15 +207,15 @@ func olderFirst(a, b *corev1.Pod) int {
 
 // GroupOwner is the group of a PodGroup object.
 func GroupOwner(gvk schema.GroupVersionKind, key types.NamespacedName) Owner {
-	return Owner{GroupVersionKind: gvk, NamespacedName: key, UID: groupUID(gvk, key)}
+	return Owner{GroupVersionKind: gvk, NamespacedName: key, UID: identity.GroupUID(gvk, key)}
 }
 
 // NamedGroup is the group of a least size that pods of a template name; false if
 // they name none.
 func NamedGroup(namespace string, template *corev1.PodTemplateSpec) (Owner, bool) {
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-	gvk, group := groupName(pod)
-	if group == "" || gvk == kueueGroupGVK {
+	gvk, group := GroupOf(pod)
+	if group == "" || gvk == identity.KueueGroupGVK {
 		return Owner{}, false
 	}
 	return GroupOwner(gvk, types.NamespacedName{Namespace: namespace, Name: group}), true

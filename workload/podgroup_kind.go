@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -257,44 +256,4 @@ func (g *PodGroup) shareDomain(sets []PodSet) {
 			sets[i].Topology.PodSetGroupName = &g.Name
 		}
 	}
-}
-
-// SchedulingGroup is the PodGroup of scheduling.k8s.io that a pod names; empty if
-// it names none.
-func SchedulingGroup(pod *corev1.Pod) string {
-	if group := pod.Spec.SchedulingGroup; group != nil {
-		return ptr.Deref(group.PodGroupName, "")
-	}
-	return ""
-}
-
-// volcanoGroup is the group that a pod names as Volcano has it, and how many pods
-// of it start together, 0 where the pod does not say.
-func volcanoGroup(pod *corev1.Pod) (name string, least int64) {
-	name = cmp.Or(pod.Annotations[VolcanoGroupAnnotation], pod.Annotations[VolcanoOldGroupAnnotation])
-	n, err := strconv.ParseUint(pod.Annotations[VolcanoMinMemberAnnotation], 10, 31)
-	if name == "" || err != nil {
-		return name, 0
-	}
-	return name, int64(n)
-}
-
-// groupName is the group that a pod names, and its kind.
-func groupName(pod *corev1.Pod) (schema.GroupVersionKind, string) {
-	if name := pod.Labels[KueueGroupLabel]; name != "" {
-		return kueueGroupGVK, name
-	}
-	if group := SchedulingGroup(pod); group != "" {
-		if pod.Annotations[AloneAnnotation] == "true" {
-			return schema.GroupVersionKind{}, ""
-		}
-		return NativePodGroupGVK, group
-	}
-	if name := pod.Labels[PodGroupLabel]; name != "" {
-		return PodGroupGVK, name
-	}
-	if name, least := volcanoGroup(pod); least > 0 && pod.Labels[QueueLabel] != "" {
-		return volcanoGroupGVK, name
-	}
-	return schema.GroupVersionKind{}, ""
 }

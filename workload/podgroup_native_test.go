@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // ofNative has a pod name Kubernetes' PodGroup g.
@@ -153,7 +154,7 @@ func TestPodOfABasicPodGroupStartsAloneInItsQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		owner, ok := PodJob(have)
-		if !ok || owner.GroupVersionKind != podGVK || have.Labels[QueueLabel] != queue || have.Labels[PriorityClassLabel] != "high" {
+		if !ok || owner.GroupVersionKind != identity.PodGVK || have.Labels[QueueLabel] != queue || have.Labels[PriorityClassLabel] != "high" {
 			t.Errorf("pod %s is of job %v (%v), with the labels %v", pod.Name, owner, ok, have.Labels)
 		}
 		if owner, _ := PodJob(pod); owner.UID != g.GetUID() {

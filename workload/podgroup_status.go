@@ -20,8 +20,8 @@ import (
 // The phases of a PodGroup of scheduling.x-k8s.io, with the meanings that its
 // API gives them.
 const (
-	// groupPending: pods are missing, or none has a node.
-	groupPending = "Pending"
+	// GroupPending: pods are missing, or none has a node.
+	GroupPending = "Pending"
 	// groupScheduling: pods are on nodes, and too few of them run.
 	groupScheduling = "Scheduling"
 	// groupRunning: as many pods as are needed run, or have succeeded.
@@ -134,7 +134,7 @@ func (t tally) phase(before string) string {
 	case t.placed > 0:
 		return groupScheduling
 	}
-	return groupPending
+	return GroupPending
 }
 
 // status is the status of the group, which was said before. Of a group that has

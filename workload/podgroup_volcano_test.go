@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 func TestVolcanoGroupIsAGangOfTheSizeThatItsPodsSay(t *testing.T) {
@@ -28,7 +29,7 @@ func TestVolcanoGroupIsAGangOfTheSizeThatItsPodsSay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fakeClient(t, tc.objects...)
-			k := podGroupKind{options(UnqueuedRun), volcanoGroupGVK, ""}
+			k := podGroupKind{options(UnqueuedRun), identity.VolcanoGroupGVK, ""}
 			g, err := k.Assemble(t.Context(), c, types.NamespacedName{Namespace: "team", Name: "g"})
 			if err != nil {
 				t.Fatal(err)

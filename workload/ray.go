@@ -8,40 +8,32 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // Ray's objects are read as they come, so that KubeRay's types and what they
 // depend on are not compiled in. This file knows what RayClusters and RayJobs
 // share: the specification of a cluster.
 const (
-	rayGroup      = "ray.io"
 	rayController = "ray.io/kuberay-operator"
 
-	rayClusterLabel  = "ray.io/cluster"
-	rayNodeLabel     = "ray.io/is-ray-node"
-	rayNodeTypeLabel = "ray.io/node-type"
-	rayGroupLabel    = "ray.io/group"
-	rayHead          = "head"
-	rayHeadGroup     = "headgroup"
-	rayWorker        = "worker"
+	rayClusterLabel = "ray.io/cluster"
+	rayNodeLabel    = "ray.io/is-ray-node"
+	rayHeadGroup    = "headgroup"
+	rayWorker       = "worker"
 
-	// HeadPodSet is the pod set of a Ray cluster's head; those of its workers
-	// have the names of their groups.
-	HeadPodSet = "head"
 	// submitterPodSet is the pod set of the Job that submits a RayJob.
 	submitterPodSet = "submitter"
 )
 
-var rayVersion = schema.GroupVersion{Group: rayGroup, Version: "v1"}
+var rayVersion = schema.GroupVersion{Group: identity.RayGroup, Version: "v1"}
 
 // object reads the fields of an object without Go types. A field of the wrong
 // type, which the API server lets no one write, reads as unset.
@@ -207,10 +199,10 @@ func (s raySpec) podSets(templates []rayTemplate) ([]PodSet, *reason.Reason) {
 		}
 		kind, group := rayWorker, t.podSet
 		if t.podSet == HeadPodSet {
-			kind, group = rayHead, rayHeadGroup
+			kind, group = identity.RayHead, rayHeadGroup
 			s.completeHead(&set.Template)
 		}
-		set.Stamp.Labels = map[string]string{rayNodeLabel: "yes", rayNodeTypeLabel: kind, rayGroupLabel: group}
+		set.Stamp.Labels = map[string]string{rayNodeLabel: "yes", identity.RayNodeTypeLabel: kind, identity.RayGroupLabel: group}
 		out = append(out, set)
 	}
 	return out, nil
@@ -305,19 +297,4 @@ func resumeRay(ctx context.Context, c client.Client, o object, suspended bool, o
 	}
 	operations = append(operations, operation{Op: "add", Path: "/spec/suspend", Value: false})
 	return send(ctx, c, o.DeepCopy(), operations)
-}
-
-func isRay(ref *metav1.OwnerReference, kind string) bool {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && gv.Group == rayGroup && ref.Kind == kind
-}
-
-// raySlot is the slot of a pod that a RayCluster controls. The pods of a group
-// are alike.
-func raySlot(pod *corev1.Pod, owner *metav1.OwnerReference) (podOwner types.UID, slot Slot) {
-	set := string(kueue.NewPodSetReference(pod.Labels[rayGroupLabel]))
-	if pod.Labels[rayNodeTypeLabel] == rayHead {
-		set = HeadPodSet
-	}
-	return owner.UID, Slot{PodSet: set, Completion: Unnumbered}
 }

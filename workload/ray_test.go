@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // rayPods is a pod template that asks for so many GPUs.
@@ -303,7 +305,7 @@ func TestRayResumeRefuses(t *testing.T) {
 
 func TestRayPodsHaveSlots(t *testing.T) {
 	pod := func(nodeType, group string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{rayNodeTypeLabel: nodeType, rayGroupLabel: group}}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{identity.RayNodeTypeLabel: nodeType, identity.RayGroupLabel: group}}}
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "ray.io/v1", Kind: "RayCluster", Name: "ray", UID: "raycluster-1", Controller: new(true)}}
 		return p
 	}

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // rayClusterKind is a RayCluster that somebody created as such, or a RayService;
@@ -31,7 +32,7 @@ func (k rayClusterKind) Read(_ context.Context, _ client.Reader, obj client.Obje
 	}
 	by := o.str("spec", "managedBy")
 	owner := metav1.GetControllerOfNoCopy(o)
-	if o.GetLabels()[QueueLabel] == "" || foreignManager(&by, rayController) || (owner != nil && isRay(owner, "RayJob")) {
+	if o.GetLabels()[QueueLabel] == "" || foreignManager(&by, rayController) || (owner != nil && identity.IsRay(owner, "RayJob")) {
 		return nil, false, nil, nil
 	}
 	job := newJob(rayClusterGVK, o)

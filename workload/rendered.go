@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/muster-gpu/muster/api/gpu"
 )
 
 // Rendered is a pod template as pods made of it will be. Neither pod has a
@@ -39,10 +41,22 @@ func (p *PodSet) AdvertisedGPUs(isDevice func(corev1.ResourceName) bool) int64 {
 
 // GPUs is how many GPUs all pods of the set are charged for together.
 func (p *PodSet) GPUs() int64 {
-	if p.Count == 0 {
-		return 0
+	_, all := p.CountGPUs()
+	return all
+}
+
+// CountGPUs is how many GPUs each pod of the set is charged for, and how many all are
+// together with what they share.
+func (p *PodSet) CountGPUs() (perPod, all int64) {
+	counts := func(name corev1.ResourceName) bool {
+		_, renamed := p.Claimed.Renamed[name]
+		return renamed || gpu.Is(name)
 	}
-	return int64(p.Count)*GPUs(p.PerPod()) + GPUs(p.Claimed.Shared)
+	perPod = GPUs(p.Claimed.with(requestsOf(p.ChargedSpec(), counts)))
+	if p.Count == 0 {
+		return perPod, 0
+	}
+	return perPod, int64(p.Count)*perPod + GPUs(p.Claimed.Shared)
 }
 
 // ChargedSpec is what quota looks at: Rendered.Charged's spec, or the

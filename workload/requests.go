@@ -5,8 +5,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/api/gpu"
 )
@@ -17,18 +19,47 @@ import (
 // Requests that are left out take the limit, as the API server fills them in
 // on pods and not on templates.
 func Requests(t *corev1.PodTemplateSpec) corev1.ResourceList {
-	pod := corev1.Pod{Spec: t.Spec}
-	pod.Spec.Containers = withRequests(t.Spec.Containers)
-	pod.Spec.InitContainers = withRequests(t.Spec.InitContainers)
+	return requestsOf(&t.Spec, everyResource)
+}
+
+func everyResource(corev1.ResourceName) bool { return true }
+
+// requestsOf are Requests without the containers' requests for what is not to be kept:
+// adding quantities up is most of what it costs to read a large job.
+func requestsOf(spec *corev1.PodSpec, keep func(corev1.ResourceName) bool) corev1.ResourceList {
+	pod := corev1.Pod{Spec: *spec}
+	pod.Spec.Containers = withRequests(spec.Containers, keep)
+	pod.Spec.InitContainers = withRequests(spec.InitContainers, keep)
 	pod.Spec.Resources = podLevelResources(&pod)
 	return resourcehelper.PodRequests(&pod, resourcehelper.PodResourcesOptions{})
 }
 
+// asksInSameWords says that two pods say the same of the resources that they ask for:
+// then Requests of them are the same, and need not be summed.
+func asksInSameWords(a, b *corev1.PodSpec) bool {
+	list := func(x, y corev1.ResourceList) bool { return maps.EqualFunc(x, y, resource.Quantity.Equal) }
+	container := func(x, y corev1.Container) bool {
+		return ptr.Equal(x.RestartPolicy, y.RestartPolicy) &&
+			list(x.Resources.Requests, y.Resources.Requests) && list(x.Resources.Limits, y.Resources.Limits)
+	}
+	return slices.EqualFunc(a.Containers, b.Containers, container) && slices.EqualFunc(a.InitContainers, b.InitContainers, container) &&
+		equality.Semantic.DeepEqual(a.Resources, b.Resources) && list(a.Overhead, b.Overhead)
+}
+
 // withRequests is a copy of the containers in which every limit is requested.
-func withRequests(containers []corev1.Container) []corev1.Container {
+func withRequests(containers []corev1.Container, keep func(corev1.ResourceName) bool) []corev1.Container {
 	containers = slices.Clone(containers)
 	for i := range containers {
-		containers[i].Resources.Requests = filled(containers[i].Resources.Requests, containers[i].Resources.Limits)
+		r := &containers[i].Resources
+		all := make(corev1.ResourceList, len(r.Requests)+len(r.Limits))
+		for _, list := range []corev1.ResourceList{r.Limits, r.Requests} {
+			for name, quantity := range list {
+				if keep(name) {
+					all[name] = quantity
+				}
+			}
+		}
+		r.Requests = all
 	}
 	return containers
 }

@@ -79,6 +79,47 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestSameSize has two pods that differ in one word.
+func TestSameSize(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(spec *corev1.PodSpec)
+		want   bool
+	}{
+		"nothing differs":           {func(*corev1.PodSpec) {}, true},
+		"a container asks for more": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = resources("cpu", "2") }, false},
+		"a container has a limit that is not requested": {
+			func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = resources("nvidia.com/gpu", "1") }, false,
+		},
+		"a container has a limit that counts for nothing": {
+			func(s *corev1.PodSpec) { s.Containers[0].Resources.Limits = resources("cpu", "4") }, true,
+		},
+		"an init container asks for more": {func(s *corev1.PodSpec) { s.InitContainers[0].Resources.Requests = resources("cpu", "5") }, false},
+		"an init container is a sidecar":  {func(s *corev1.PodSpec) { s.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways) }, false},
+		"a container more that asks for nothing": {
+			func(s *corev1.PodSpec) { s.Containers = append(s.Containers, corev1.Container{}) }, true,
+		},
+		"the runtime class has overhead": {func(s *corev1.PodSpec) { s.Overhead = resources("cpu", "1") }, false},
+		"the pod itself asks for more": {
+			func(s *corev1.PodSpec) {
+				s.Resources = &corev1.ResourceRequirements{Requests: resources("cpu", "8")}
+			}, false,
+		},
+		"what is asked for is written otherwise": {func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = resources("cpu", "1000m") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{
+				Containers:     []corev1.Container{container(resources("cpu", "1"), nil)},
+				InitContainers: []corev1.Container{container(resources("cpu", "1"), nil)},
+			}}
+			template := &corev1.PodTemplateSpec{Spec: *pod.Spec.DeepCopy()}
+			tc.change(&template.Spec)
+			if got := SameSize(pod, template); got != tc.want {
+				t.Errorf("they are of one size: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestGPUs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list corev1.ResourceList

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/jobset/pkg/constants"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // The labels of the Job's name and UID in their older form, which the Job
@@ -67,7 +68,7 @@ func DiffersByReplica(label string) bool {
 // DiffersByPod says that every pod of a replica has a value of its own of a
 // label.
 func DiffersByPod(label string) bool {
-	return label == batchv1.JobCompletionIndexAnnotation || label == replicaIndexLabel
+	return label == batchv1.JobCompletionIndexAnnotation || label == identity.ReplicaIndexLabel
 }
 
 // LabelsOf are the labels that the controllers write on the pod of a slot. The
@@ -144,6 +145,6 @@ func AttemptOf(pod *corev1.Pod) int32 { return attempt(pod.Labels) }
 func (p *PodSet) Attempt() int32 { return attempt(p.Stamp.Labels) }
 
 func attempt(labels map[string]string) int32 {
-	n, _ := ordinal(labels[constants.RestartsKey])
+	n, _ := identity.Ordinal(labels[constants.RestartsKey])
 	return n
 }

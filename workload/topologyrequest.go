@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // maxTopologyLevel is the longest level name that the Workload API takes.
@@ -91,7 +92,7 @@ func topologyOf(subject string, annotations map[string]string, request kueue.Pod
 		return nil, no
 	}
 	if size, found := annotations[kueue.PodSetSliceSizeAnnotation]; found && slice != nil {
-		n, ok := ordinal(size)
+		n, ok := identity.Ordinal(size)
 		if !ok || n == 0 {
 			return nil, wrong(kueue.PodSetSliceSizeAnnotation, "a positive number of pods")
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -220,18 +219,4 @@ func resumeTraining(ctx context.Context, c client.Client, t *trainingJob, infos 
 		return nil
 	}
 	return t.patch(ctx, c, replicas, false)
-}
-
-// isTraining says that a reference is to a job of the Training Operator or of
-// the MPI Operator.
-func isTraining(ref *metav1.OwnerReference) bool {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil || gv.Group != trainingGroup {
-		return false
-	}
-	switch ref.Kind {
-	case "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", mpiJob:
-		return true
-	}
-	return false
 }

@@ -16,19 +16,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // The jobs of the Training Operator are read as they come: their Go types would
 // pull its controllers' dependencies in for a handful of fields. This file is
 // all that knows these.
 const (
-	trainingGroup     = "kubeflow.org"
-	trainingOperator  = trainingGroup + "/training-operator"
+	trainingOperator  = identity.TrainingGroup + "/training-operator"
 	trainingSucceeded = "Succeeded"
 	trainingFailed    = "Failed"
 )
 
-var trainingVersion = schema.GroupVersion{Group: trainingGroup, Version: "v1"}
+var trainingVersion = schema.GroupVersion{Group: identity.TrainingGroup, Version: "v1"}
 
 // trainingJob reads and writes the fields of a training job that Muster speaks
 // of. A field of the wrong type, which the API server lets no one write, reads

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/muster-gpu/muster/api/reason"
+	"github.com/muster-gpu/muster/workload/identity"
 )
 
 // pyTorchJob is what the API server has of a PyTorchJob that its webhook
@@ -381,14 +382,14 @@ func trainingPod(name, apiVersion, kind, owner string, uid types.UID, labels map
 
 func TestSlotsOfTrainingPods(t *testing.T) {
 	v1 := func(set, index string) map[string]string {
-		m := map[string]string{TrainingJobLabel: "train", trainingOperatorLabel: "x-controller", replicaTypeLabel: set}
+		m := map[string]string{TrainingJobLabel: "train", identity.TrainingOperatorLabel: "x-controller", identity.ReplicaTypeLabel: set}
 		if index != "" {
-			m[replicaIndexLabel] = index
+			m[identity.ReplicaIndexLabel] = index
 		}
 		return m
 	}
 	v2 := func(role, index string) map[string]string {
-		return map[string]string{TrainingJobLabel: "train", trainingOperatorLabel: mpiOperator, jobRoleLabel: role, replicaIndexLabel: index}
+		return map[string]string{TrainingJobLabel: "train", identity.TrainingOperatorLabel: identity.MPIOperator, identity.JobRoleLabel: role, identity.ReplicaIndexLabel: index}
 	}
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod

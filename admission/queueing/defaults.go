@@ -42,4 +42,6 @@ func (o *Object) label(key, value string) jsonpatch.Operation {
 }
 
 // pointer is a key as it is written in a JSON pointer (RFC 6901).
-func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+func pointer(key string) string { return escape.Replace(key) }
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")

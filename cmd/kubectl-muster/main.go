@@ -11,15 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/muster-gpu/muster/internal/doctor"
-	"github.com/muster-gpu/muster/internal/version"
+	"github.com/muster-gpu/muster/internal/policyfiles"
 )
 
-// exitFindings is the exit status of a doctor that has found something, and has
-// not mended it.
+// exitFindings is the exit status of a command that has found something wrong, and
+// has not mended it.
 const exitFindings = 2
 
 func main() {
@@ -27,7 +25,7 @@ func main() {
 	defer stop()
 	err := newCommand().ExecuteContext(ctx)
 	switch {
-	case errors.Is(err, doctor.ErrFindings):
+	case errors.Is(err, doctor.ErrFindings), errors.Is(err, policyfiles.ErrFindings):
 		os.Exit(exitFindings)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -35,28 +33,13 @@ func main() {
 	}
 }
 
-// connection says which cluster is meant, as with kubectl.
-type connection struct{ kubeconfig, context string }
-
-func (c *connection) config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	config.UserAgent = "kubectl-muster/" + version.String()
-	return config, nil
-}
-
 func newCommand() *cobra.Command {
-	var c connection
+	c := newConnection()
 	root := &cobra.Command{
 		Use: "kubectl-muster", Short: "Look after Muster", SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl muster"},
 	}
-	root.PersistentFlags().StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file; the default is kubectl's")
-	root.PersistentFlags().StringVar(&c.context, "context", "", "context of the kubeconfig file")
-	root.AddCommand(newDoctor(&c))
+	c.AddFlags(root.PersistentFlags())
+	root.AddCommand(newQueues(c), newJobs(c), newExplain(c), newGPUs(c), newSimulate(c), newDoctor(c), newPolicy(), newDefaults(c))
 	return root
 }

@@ -35,6 +35,8 @@ func newSimulate() *cobra.Command {
 	flags.IntVar(&options.Nodes, "nodes", 4, "number of nodes")
 	flags.IntVar(&options.GPUsPerNode, "gpus-per-node", 8, "GPUs of each node")
 	flags.StringVar(&options.GPUProduct, "gpu-product", simulator.DefaultGPUProduct, "label nvidia.com/gpu.product")
+	flags.IntVar(&options.Agents, "agents", 0, "nodes that have what a GPU agent reads")
+	flags.StringVar(&options.AgentDir, "agent-dir", "", "folder of what GPU agents read")
 	flags.BoolVar(&options.Devices, "devices", false, "publish the GPUs as ResourceSlices")
 	flags.StringVar(&labels, "node-labels", "", "YAML file with more labels")
 	return command

@@ -47,8 +47,10 @@ kubectl at the sandbox:
 	flags.StringVar(&options.GPUProduct, "gpu-product", simulator.DefaultGPUProduct, "label nvidia.com/gpu.product of the nodes")
 	flags.BoolVar(&options.Devices, "devices", false, "publish the nodes' GPUs as ResourceSlices, as NVIDIA's driver for dynamic resource allocation does, in place of the capacity of a device plugin")
 	flags.StringVar(&options.NodeLabels, "node-labels", "", "YAML file with more labels: node name, or \"*\" for all, to labels")
-	flags.StringSliceVar(&options.With, "with", []string{sandbox.WithTrainer, sandbox.WithJobSet, sandbox.WithScheduler, sandbox.WithWebhook},
+	flags.StringSliceVar(&options.With, "with", sandbox.DefaultParts,
 		"parts to run beside the control plane and the nodes; also kube-scheduler, in place of scheduler, kueue, training-operator, coscheduling, and podgroups, which is a definition only")
+	flags.IntVar(&options.GPUAgents, "gpu-agents", 0, "nodes, from node-0 up, on which a GPU agent runs, each a process (default: all, but no more than 4)")
+	flags.StringVar(&options.GPUAgentConfig, "gpu-agent-config", "", "configuration file for the GPU agents")
 	flags.IntVar(&options.ClientQPS, "client-qps", 500, "requests a second that Muster's scheduler, Kueue and coscheduling may send to the API server, and half of how many at once")
 	flags.BoolVar(&options.NativePodGroups, "native-pod-groups", false, "turn Kubernetes' own PodGroups (scheduling.k8s.io) on in the control plane")
 	flags.StringVar(&options.Config, "config", "", "configuration file for Muster's scheduler")

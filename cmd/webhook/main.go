@@ -1,5 +1,5 @@
 // Command webhook answers the API server's admission requests: queued jobs are
-// created suspended and with Muster's scheduler name. It serves with a
+// created suspended and with Muster's scheduler name, and policies are asked. It serves with a
 // certificate that it makes and renews itself, and any number of replicas may run.
 package main
 

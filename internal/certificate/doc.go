@@ -1,8 +1,8 @@
 // Package certificate keeps the webhook's serving certificate: it issues it,
 // renews it long before it expires, shares it between replicas through one
-// Secret, serves it from memory, and keeps the caBundle of one
-// MutatingWebhookConfiguration, and of the definitions that the webhook
-// converts, such that the API server trusts it.
+// Secret, serves it from memory, and keeps the caBundle of a
+// MutatingWebhookConfiguration and a ValidatingWebhookConfiguration, and of the
+// definitions that the webhook converts, such that the API server trusts it.
 //
 // Every serving certificate gets a certificate authority of its own, whose key
 // is thrown away at once: nothing that leaks can sign another certificate. A
@@ -13,7 +13,7 @@
 //
 // There is no leader: each replica does the same, and a create or update that
 // another replica won is answered by reading what the winner wrote. The
-// package never deletes anything and does not create the configuration.
+// package never deletes anything and does not create the configurations.
 //
 // Start with Keeper.
 package certificate

@@ -9,15 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -36,8 +29,9 @@ const (
 type Options struct {
 	SecretNamespace string
 	SecretName      string
-	// ConfigurationName is the MutatingWebhookConfiguration's name.
-	ConfigurationName string
+	// MutatingName is the MutatingWebhookConfiguration's name, ValidatingName that of the
+	// ValidatingWebhookConfiguration, which may be missing; empty for none.
+	MutatingName, ValidatingName string
 	// Hosts are the DNS names and IP addresses under which API servers call.
 	Hosts []string
 	// Conversions are the definitions that trust the certificate too; nil for
@@ -52,7 +46,8 @@ type Keeper struct {
 	clock   clock.Clock
 	options Options
 
-	serving atomic.Pointer[pair]
+	registrations []registration
+	serving       atomic.Pointer[pair]
 
 	mu sync.Mutex
 	// notTrusted is why the API server does not trust what is served, or nil.
@@ -66,7 +61,12 @@ type Keeper struct {
 
 // New returns a Keeper that serves nothing until its first Sync.
 func New(client kubernetes.Interface, clock clock.Clock, options Options) *Keeper {
-	return &Keeper{client: client, clock: clock, options: options, notTrusted: errors.New("not looked at yet")}
+	k := &Keeper{client: client, clock: clock, options: options, notTrusted: errors.New("not looked at yet")}
+	k.registrations = append(k.registrations, mutating(client, options.MutatingName))
+	if options.ValidatingName != "" {
+		k.registrations = append(k.registrations, validating(client, options.ValidatingName))
+	}
+	return k
 }
 
 // GetCertificate is tls.Config.GetCertificate. It fails until there is one.
@@ -94,16 +94,24 @@ func (k *Keeper) Ready() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.notTrusted != nil {
-		return fmt.Errorf("caBundle of MutatingWebhookConfiguration %s: %w", k.options.ConfigurationName, k.notTrusted)
+		return fmt.Errorf("the caBundle: %w", k.notTrusted)
 	}
 	return nil
 }
 
-// Run keeps the certificate until ctx ends: at every change of the
+// Run keeps the certificate until ctx ends: at every change of a
 // configuration, every minute, and sooner after a failure.
 func (k *Keeper) Run(ctx context.Context) {
 	changed := make(chan struct{}, 1)
-	go k.follow(ctx, changed)
+	signal := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // a look is due already
+		}
+	}
+	for i := range k.registrations {
+		go k.registrations[i].follow(ctx, k.client, signal)
+	}
 
 	retry := k.retries()
 	for ctx.Err() == nil {
@@ -128,57 +136,20 @@ func (k *Keeper) retries() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: checkEvery}
 }
 
-// follow signals changes of the one configuration. The field selector is also
-// what lets RBAC grant list and watch for that name alone.
-func (k *Keeper) follow(ctx context.Context, changed chan<- struct{}) {
-	signal := func() {
-		select {
-		case changed <- struct{}{}:
-		default: // a look is due already
-		}
-	}
-	configurations := k.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, k.options.ConfigurationName).String()
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				options.FieldSelector = only
-				return configurations.List(ctx, options)
-			},
-			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				options.FieldSelector = only
-				return configurations.Watch(ctx, options)
-			},
-		}, k.client),
-		ObjectType: &admissionregistrationv1.MutatingWebhookConfiguration{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { signal() },
-			UpdateFunc: func(any, any) { signal() },
-			DeleteFunc: func(any) { signal() },
-		},
-	})
-	informer.RunWithContext(ctx)
-}
-
-// Sync looks once at the Secret and the configuration and puts right what is
-// wrong. A configuration that does not exist is an error, but its certificate
+// Sync looks once at the Secret and the configurations and puts right what is
+// wrong. A mutating configuration that does not exist is an error, but the certificate
 // is served all the same, so that it can be installed last.
 func (k *Keeper) Sync(ctx context.Context) error {
 	now := k.clock.Now()
-	// The configuration first: together with the patch's resource version this
+	// The configurations first: together with the patch's resource version this
 	// makes sure that the Secret read below is not older than the trust it replaces.
-	config, configErr := k.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(
-		ctx, k.options.ConfigurationName, metav1.GetOptions{})
+	seen := k.look(ctx)
 
 	p, err := k.shared(ctx, now)
 	if err != nil {
 		return err
 	}
-	if apierrors.IsNotFound(configErr) {
-		k.setTrust(nil, now, errors.New("there is no such configuration"))
-	} else if configErr == nil {
-		configErr = k.keepTrust(ctx, now, config, p)
-	}
+	configErr := k.keepTrust(ctx, now, seen, p)
 	// Definitions only ask for objects of an older version: a replica is ready
 	// without their trust.
 	definitionsErr := k.keepConversions(ctx, p)
@@ -198,25 +169,6 @@ func (k *Keeper) keepConversions(ctx context.Context, p *pair) error {
 		return err
 	}
 	return k.options.Conversions.trust(ctx, bundle)
-}
-
-func (k *Keeper) keepTrust(ctx context.Context, now time.Time, config *admissionregistrationv1.MutatingWebhookConfiguration, p *pair) error {
-	bundle, err := p.bundle()
-	if err != nil {
-		return err
-	}
-	patched, err := k.trust(ctx, config, bundle)
-	if apierrors.IsConflict(err) {
-		return err // the other writer's change comes as an event
-	}
-	if err != nil {
-		k.setTrust(nil, now, err)
-		return err
-	}
-	if patched || !p.same(k.trusted) {
-		k.setTrust(p, now, nil)
-	}
-	return nil
 }
 
 func (k *Keeper) setTrust(p *pair, now time.Time, why error) {

@@ -22,7 +22,7 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func options(hosts ...string) Options {
 	return Options{
 		SecretNamespace: "muster-system", SecretName: "muster-webhook-cert",
-		ConfigurationName: "muster-mutating", Hosts: append([]string{service}, hosts...),
+		MutatingName: "muster-mutating", ValidatingName: "muster-validating", Hosts: append([]string{service}, hosts...),
 	}
 }
 
@@ -34,6 +34,13 @@ func configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
 			{Name: "queueing.muster.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}},
 			{Name: "defaults.muster.dev", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}},
 		},
+	}
+}
+
+func validatingConfiguration() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "muster-validating"},
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "pods.policies.muster.dev"}, {Name: "workloads.policies.muster.dev"}},
 	}
 }
 

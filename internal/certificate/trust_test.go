@@ -142,3 +142,33 @@ func TestAPatchThatIsForbiddenIsNotReady(t *testing.T) {
 		t.Error("ready without trust")
 	}
 }
+
+func TestTheValidatingConfigurationTrustsTheSameCertificate(t *testing.T) {
+	s := newScene(t, configuration(), validatingConfiguration())
+	k := s.replica()
+	s.sync(k)
+	got, err := s.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "muster-validating", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := s.config().Webhooks[0].ClientConfig.CABundle
+	for _, w := range got.Webhooks {
+		if diff := cmp.Diff(want, w.ClientConfig.CABundle); len(want) == 0 || diff != "" {
+			t.Errorf("the caBundle of %s (-want +got):\n%s", w.Name, diff)
+		}
+	}
+}
+
+func TestAnyConfigurationThatCannotBeTrustedIsNotReady(t *testing.T) {
+	s := newScene(t, configuration(), validatingConfiguration())
+	s.client.PrependReactor("patch", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, "muster-validating", nil)
+	})
+	k := s.replica()
+	if err := k.Sync(silent(t)); err == nil {
+		t.Error("no error")
+	}
+	if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "ValidatingWebhookConfiguration muster-validating") {
+		t.Errorf("Ready: %v", err)
+	}
+}

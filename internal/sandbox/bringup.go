@@ -51,8 +51,11 @@ func (b *bringUp) run(ctx context.Context) error {
 	var upstream, muster []*unstructured.Unstructured
 	rendering, _ := errgroup.WithContext(ctx)
 	rendering.Go(func() (err error) { upstream, err = loadUpstream(b.options); return err })
-	if b.options.Has(WithScheduler) || b.options.Has(WithWebhook) {
+	if b.options.Has(WithScheduler) || b.options.Has(WithWebhook) || b.options.Has(WithGPUAgent) {
 		rendering.Go(func() (err error) { muster, err = loadMuster(b.options); return err })
+	}
+	if err := b.writeAuditPolicy(); err != nil {
+		return err
 	}
 	etcd := b.etcdProgram()
 	if err := b.start(ctx, etcd); err != nil {
@@ -111,6 +114,7 @@ func (b *bringUp) parts(theirs, ours stages) []func(context.Context) error {
 	begin = append(begin, b.beginCoscheduling()...)
 	add(WithScheduler, b.musterSchedulerProgram, &account{componentMusterScheduler, musterNamespace, componentMusterScheduler}, nil, nil, nil)
 	add(WithWebhook, b.musterWebhookProgram, &account{componentMusterWebhook, musterNamespace, componentMusterWebhook}, ours.webhooks, ours.definitions, nil)
+	begin = append(begin, b.beginGPUAgents()...)
 	add(WithKubeScheduler, b.kubeSchedulerProgram, nil, nil, nil, nil)
 	return begin
 }
@@ -145,7 +149,7 @@ func (b *bringUp) start(ctx context.Context, p program) error {
 // registration comes first.
 func (b *bringUp) startPart(ctx context.Context, p program, who *account, webhooks, definitions []*unstructured.Unstructured, ca []byte) error {
 	if who != nil {
-		token, err := b.cluster.serviceAccountToken(ctx, who.namespace, who.name)
+		token, err := b.cluster.serviceAccountToken(ctx, who.namespace, who.name, nil)
 		if err != nil {
 			return err
 		}

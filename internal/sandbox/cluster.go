@@ -169,13 +169,14 @@ func established(definition *unstructured.Unstructured) bool {
 	return false
 }
 
-// serviceAccountToken asks the API server for a token of a service account.
-func (c *cluster) serviceAccountToken(ctx context.Context, namespace, name string) (string, error) {
+// serviceAccountToken asks the API server for a token of a service account, bound to
+// that object if there is one.
+func (c *cluster) serviceAccountToken(ctx context.Context, namespace, name string, bound *authenticationv1.BoundObjectReference) (string, error) {
 	seconds := tokenSeconds
 	var token string
 	err := retry(ctx, func() error {
 		request, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
-			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, BoundObjectRef: bound}}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ const (
 	componentCoscheduling      = "coscheduling"
 	componentMusterScheduler   = "muster-scheduler"
 	componentMusterWebhook     = "muster-webhook"
+	// componentGPUAgent goes before the name of its node, after a dash.
+	componentGPUAgent = "muster-gpu-agent"
 )
 
 // supervisorLog is the name under which logs shows the supervisor's own.
@@ -58,6 +61,7 @@ const (
 	binaryCoscheduling      = "coscheduling"
 	binaryScheduler         = "scheduler"
 	binaryWebhook           = "webhook"
+	binaryGPUAgent          = "gpu-agent"
 	binarySandbox           = "sandbox"
 )
 
@@ -67,7 +71,7 @@ func (o Options) binaries() []string {
 	for _, part := range []struct{ part, binary string }{
 		{WithJobSet, binaryJobSet}, {WithTrainer, binaryTrainer}, {WithScheduler, binaryScheduler},
 		{WithWebhook, binaryWebhook}, {WithKubeScheduler, binaryKubeScheduler}, {WithKueue, binaryKueue},
-		{WithTrainingOperator, binaryTrainingOperator}, {WithCoscheduling, binaryCoscheduling},
+		{WithGPUAgent, binaryGPUAgent}, {WithTrainingOperator, binaryTrainingOperator}, {WithCoscheduling, binaryCoscheduling},
 	} {
 		if o.Has(part.part) {
 			names = append(names, part.binary)
@@ -127,7 +131,7 @@ func (s *setup) etcdProgram() program {
 }
 
 func (s *setup) apiServerProgram(etcdPort int) program {
-	more := s.options.gates()
+	more := slices.Concat(s.options.gates(), s.auditFlags())
 	if s.options.NativePodGroups {
 		more = append(more, "--runtime-config=scheduling.k8s.io/v1beta1=true")
 	}
@@ -243,6 +247,8 @@ func (s *setup) simulatorProgram() program {
 		"simulate", "--kubeconfig=" + s.identity(componentSimulator), "--health-port=" + strconv.Itoa(port),
 		"--nodes=" + strconv.Itoa(s.options.Nodes), "--gpus-per-node=" + strconv.Itoa(s.options.GPUsPerNode),
 		"--gpu-product=" + s.options.GPUProduct, "--devices=" + strconv.FormatBool(s.options.Devices),
+		// Relative to the sandbox's folder: the path of a socket has little room.
+		"--agents=" + strconv.Itoa(s.options.GPUAgents), "--agent-dir=" + nodesFolder,
 	}
 	if s.options.NodeLabels != "" {
 		args = append(args, "--node-labels="+s.options.NodeLabels)

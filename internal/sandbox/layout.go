@@ -24,6 +24,10 @@ func (l layout) log(component string) string     { return filepath.Join(l.logs()
 func (l layout) identity(who string) string      { return l.config(who + ".kubeconfig") }
 func (l layout) certDir(component string) string { return filepath.Join(l.dir, "certs", component) }
 
+// nodesFolder has what the GPU agents of the nodes read, in the sandbox's folder, in
+// which all components run.
+const nodesFolder = "nodes"
+
 // folders are created before the first component starts.
 func (l layout) folders() []string {
 	return []string{l.dir, filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "certs"), l.logs()}
@@ -32,7 +36,7 @@ func (l layout) folders() []string {
 // data lists what one run leaves behind and the next one must not find. Logs
 // are kept until then: they are what one reads after a crash.
 func (l layout) data() []string {
-	return []string{l.state(), l.kubeconfig(), l.etcd(), filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "certs")}
+	return []string{l.state(), l.kubeconfig(), l.etcd(), filepath.Join(l.dir, "pki"), filepath.Join(l.dir, "config"), filepath.Join(l.dir, "certs"), filepath.Join(l.dir, nodesFolder)}
 }
 
 // claim creates the folder and refuses one that holds something else, because

@@ -13,9 +13,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/muster-gpu/muster/internal/kustomization"
 )
 
 // The kinds that the sandbox treats specially.
@@ -27,34 +27,12 @@ const (
 	kindRuntime           = "ClusterTrainingRuntime"
 )
 
-// buildKustomization renders the kustomization in folder root of a file tree.
-// The tree is read into memory first: kustomize insists on paths inside one
-// root, and the sandbox's own bases are not on disk at all.
+// buildKustomization renders the kustomization in folder root of file trees, with more
+// files.
 func buildKustomization(root string, trees map[string]fs.FS, files map[string]string) ([]*unstructured.Unstructured, error) {
-	memory := filesys.MakeFsInMemory()
-	for prefix, tree := range trees {
-		err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			content, err := fs.ReadFile(tree, name)
-			if err != nil {
-				return err
-			}
-			return memory.WriteFile(path.Join("/", prefix, name), content)
-		})
-		if err != nil {
-			return nil, fmt.Errorf("reading the manifests of %s: %w", prefix, err)
-		}
-	}
-	for name, content := range files {
-		if err := memory.WriteFile(path.Join("/", name), []byte(content)); err != nil {
-			return nil, fmt.Errorf("adding %s to the manifests: %w", name, err)
-		}
-	}
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(memory, path.Join("/", root))
+	resources, err := kustomization.Build(root, trees, files)
 	if err != nil {
-		return nil, fmt.Errorf("building the kustomization %s: %w", root, err)
+		return nil, err
 	}
 	content, err := resources.AsYaml()
 	if err != nil {

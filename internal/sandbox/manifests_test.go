@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -142,46 +143,49 @@ spec: {conversion: {strategy: Webhook}, group: kueue.x-k8s.io}
 	}
 }
 
-// TestMustersBaseHasWhatTheSandboxNeeds: the names by which the sandbox finds
-// the service accounts are those of the embedded base.
-func TestMustersBaseHasWhatTheSandboxNeeds(t *testing.T) {
-	objects, err := loadMuster(Options{})
-	if err != nil {
-		t.Fatal(err)
+// TestMustersManifestsHaveWhatTheSandboxNeeds: the names by which the sandbox finds the
+// service accounts are those of the embedded manifests.
+func TestMustersManifestsHaveWhatTheSandboxNeeds(t *testing.T) {
+	const account, webhook = "ServiceAccount " + musterNamespace + "/", "MutatingWebhookConfiguration /muster-mutating"
+	const queues = "CustomResourceDefinition /clusterqueues." + kueueGroup
+	always := []string{
+		"Namespace /" + musterNamespace, account + componentMusterScheduler, account + componentGPUAgent,
+		"CustomResourceDefinition /gpunodes.muster.dev", "RuntimeDefaults /gpu",
 	}
-	found := map[string]bool{}
-	for _, object := range objects {
-		found[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = true
-	}
-	for _, want := range []string{
-		"Namespace /" + musterNamespace,
-		"ServiceAccount " + musterNamespace + "/" + componentMusterScheduler,
-		"ServiceAccount " + musterNamespace + "/" + componentMusterWebhook,
-		"MutatingWebhookConfiguration /muster-mutating",
+	for name, c := range map[string]struct {
+		with      []string
+		has, lack []string
+	}{
+		"the default": {DefaultParts, []string{account + componentMusterWebhook, webhook, queues}, nil},
+		"where Kueue runs the definitions of its API are its own": {
+			append(slices.Clone(DefaultParts), WithKueue), []string{account + componentMusterWebhook, webhook}, []string{queues}},
+		"without the webhook": {[]string{WithScheduler}, []string{queues}, []string{account + componentMusterWebhook, webhook}},
 	} {
-		if !found[want] {
-			t.Errorf("the base has no %s", want)
-		}
-	}
-	for _, webhook := range stage(objects).webhooks {
-		if err := pointWebhooks(webhook, 1, nil); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestWhereKueueRunsTheDefinitionsOfItsAPIAreItsOwn(t *testing.T) {
-	objects, err := loadMuster(Options{With: []string{WithKueue}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range objects {
-		if definesKueue(object) {
-			t.Errorf("Muster's base brings %s", object.GetName())
-		}
-	}
-	if all, err := loadMuster(Options{}); err != nil || len(all) == len(objects) {
-		t.Errorf("without Kueue there are %d objects, with it %d (%v)", len(all), len(objects), err)
+		t.Run(name, func(t *testing.T) {
+			objects, err := loadMuster(Options{With: c.with})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := map[string]bool{}
+			for _, object := range objects {
+				found[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = true
+			}
+			for _, want := range slices.Concat(always, c.has) {
+				if !found[want] {
+					t.Errorf("there is no %s", want)
+				}
+			}
+			for _, name := range c.lack {
+				if found[name] {
+					t.Errorf("there is %s", name)
+				}
+			}
+			for _, webhook := range stage(objects).webhooks {
+				if err := pointWebhooks(webhook, 1, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
 

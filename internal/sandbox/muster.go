@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/manifests"
@@ -16,27 +15,29 @@ import (
 // called like the components.
 const musterNamespace = "muster-system"
 
-// loadMuster renders the base that an administrator installs.
-// Where Kueue runs, the definitions of its API are its own.
+// loadMuster renders the overlay that an administrator of such a cluster installs, and the
+// example of RuntimeDefaults.
 func loadMuster(o Options) ([]*unstructured.Unstructured, error) {
-	objects, err := buildKustomization("base", map[string]fs.FS{"": manifests.FS}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("rendering Muster's manifests: %w", err)
+	overlay := "default"
+	switch {
+	case o.Has(WithKueue):
+		overlay = "kueue"
+	case !o.Has(WithWebhook):
+		overlay = "no-webhook"
 	}
-	objects = keepKinds(objects)
-	if o.Has(WithKueue) {
-		objects = slices.DeleteFunc(objects, definesKueue)
-	}
-	if !o.Has(WithWebhook) {
-		for _, object := range objects {
-			dropConversion(object)
+	var objects []*unstructured.Unstructured
+	for _, folder := range []string{"overlays/" + overlay, "base/defaults"} {
+		part, err := buildKustomization(folder, map[string]fs.FS{"": manifests.FS}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("rendering Muster's manifests: %w", err)
 		}
+		objects = append(objects, part...)
 	}
-	return objects, nil
+	return keepKinds(objects), nil
 }
 
 func (s *setup) musterSchedulerProgram() (program, error) {
-	port := s.ports.next()
+	port, questions := s.ports.next(), s.ports.next()
 	base := map[string]any{
 		"apiVersion": "config.muster.dev/v1alpha1",
 		"kind":       "SchedulerConfiguration",
@@ -57,14 +58,14 @@ func (s *setup) musterSchedulerProgram() (program, error) {
 	err := writeConfiguration(path, mergeFields(base, map[string]any{
 		"clientConnection": map[string]any{"kubeconfig": s.identity(componentMusterScheduler), "qps": s.options.ClientQPS, "burst": 2 * s.options.ClientQPS},
 		"leaderElection":   map[string]any{"leaderElect": false},
-		"secureServing":    map[string]any{"bindAddress": "127.0.0.1", "port": port},
+		"secureServing":    map[string]any{"bindAddress": "127.0.0.1", "port": port, "questionsPort": questions},
 	}))
 	if err != nil {
 		return program{}, err
 	}
 	return program{
 		name: componentMusterScheduler, path: s.options.binary(binaryScheduler), args: []string{"--config=" + path},
-		ports: map[string]int{"serving": port},
+		ports: map[string]int{"serving": port, "questions": questions},
 		ready: httpReady("https://" + loopback(port) + "/readyz"),
 		wait:  60 * time.Second, grace: 3 * time.Second,
 	}, nil

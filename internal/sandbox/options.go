@@ -24,6 +24,9 @@ const (
 
 	WithTrainingOperator = "training-operator"
 
+	// WithGPUAgent is Muster's GPU agent on the first nodes, GPUAgents of them.
+	WithGPUAgent = "gpu-agent"
+
 	// WithCoscheduling is the scheduler of scheduler-plugins with its plugin for
 	// gangs. It serves CoschedulingName, beside any other scheduler.
 	WithCoscheduling = "coscheduling"
@@ -34,6 +37,12 @@ const (
 
 // CoschedulingName is the schedulerName of the pods that coscheduling schedules.
 const CoschedulingName = "scheduler-plugins-scheduler"
+
+// DefaultParts are those of a sandbox for which no others are asked.
+var DefaultParts = []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithGPUAgent}
+
+// maxGPUAgents is for how many a sandbox has ports.
+const maxGPUAgents = 12
 
 // DefaultDir is the folder of a sandbox that is given none, relative to the
 // working folder. The demo and tests have folders beside it.
@@ -59,14 +68,23 @@ type Options struct {
 	// NodeLabels names a YAML file: node name, or "*" for all, to labels.
 	NodeLabels string `json:"nodeLabels,omitempty"`
 	// With lists the parts to run beside the control plane and the nodes.
-	// Default: trainer, jobset, scheduler, webhook.
+	// Default: DefaultParts.
 	With []string `json:"with"`
 	// Config names a configuration file for Muster's scheduler; the sandbox
 	// fills in the connection and the port.
 	Config string `json:"config,omitempty"`
+	// GPUAgents is on how many of the nodes, from node-0 up, a GPU agent runs, each a
+	// process of some 40 MiB (all nodes, but no more than 4).
+	GPUAgents int `json:"gpuAgents"`
+	// GPUAgentConfig names a configuration file for the GPU agents; the sandbox fills
+	// in the connection, the reader and the ports.
+	GPUAgentConfig string `json:"gpuAgentConfig,omitempty"`
 	// NativePodGroups turns Kubernetes' own PodGroups (scheduling.k8s.io) on in the
 	// control plane.
 	NativePodGroups bool `json:"nativePodGroups,omitempty"`
+	// Audit has the API server write down what Muster's programs ask of it; see
+	// AuditLog.
+	Audit bool `json:"audit,omitempty"`
 	// ClientQPS is how many requests a second Muster's scheduler, Kueue's manager
 	// and coscheduling may send to the API server (500), and half of how many at
 	// once.
@@ -91,7 +109,7 @@ func (o Options) complete() (Options, error) {
 		}
 		o.BinDir = filepath.Dir(executable)
 	}
-	for _, path := range []*string{&o.Dir, &o.BinDir, &o.NodeLabels, &o.Config} {
+	for _, path := range []*string{&o.Dir, &o.BinDir, &o.NodeLabels, &o.Config, &o.GPUAgentConfig} {
 		if *path == "" {
 			continue
 		}
@@ -114,7 +132,10 @@ func (o Options) complete() (Options, error) {
 		o.GPUProduct = simulator.DefaultGPUProduct
 	}
 	if len(o.With) == 0 {
-		o.With = []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook}
+		o.With = slices.Clone(DefaultParts)
+	}
+	if o.GPUAgents == 0 && o.Has(WithGPUAgent) {
+		o.GPUAgents = min(o.Nodes, 4)
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -139,7 +160,18 @@ func (o Options) validate() error {
 	if o.ClientQPS < 1 || o.ClientQPS > 100000 {
 		errs = append(errs, fmt.Errorf("client-qps is %d, want 1 to 100000", o.ClientQPS))
 	}
-	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithKubeScheduler, WithKueue, WithTrainingOperator, WithCoscheduling, WithPodGroups}
+	if o.GPUAgentConfig != "" {
+		if _, err := configv1alpha1.LoadGPUAgent(o.GPUAgentConfig); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if most := min(o.Nodes, maxGPUAgents); o.GPUAgents < 0 || o.GPUAgents > most {
+		errs = append(errs, fmt.Errorf("gpu-agents is %d, want 0 to %d", o.GPUAgents, most))
+	}
+	if !o.Has(WithGPUAgent) && (o.GPUAgents > 0 || o.GPUAgentConfig != "") {
+		errs = append(errs, errors.New("gpu-agents or gpu-agent-config is given, but with does not name gpu-agent"))
+	}
+	known := []string{WithTrainer, WithJobSet, WithScheduler, WithWebhook, WithGPUAgent, WithKubeScheduler, WithKueue, WithTrainingOperator, WithCoscheduling, WithPodGroups}
 	for _, part := range o.With {
 		if !slices.Contains(known, part) {
 			errs = append(errs, fmt.Errorf("with names %q, want some of %s", part, strings.Join(known, ", ")))

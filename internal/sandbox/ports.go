@@ -12,7 +12,7 @@ import (
 // never choose the same ports, although most ports of a block are bound only
 // seconds later, by the components.
 const (
-	portBlock = 32
+	portBlock = 64
 	// Below the kernel's usual range of ephemeral ports (32768 and up), so
 	// that no outgoing connection takes a port between choice and use.
 	firstPort = 20000

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/muster-gpu/muster/agent/reader/scripted"
 )
 
 // Annotations on a pod template that say how its pods behave.
@@ -23,6 +25,10 @@ const (
 	// to its end, also beyond its grace period, as where a node is slow ("1s",
 	// or the grace period where that is shorter).
 	StopDelayAnnotation = "sim.muster.dev/stop-delay"
+	// GPUActivityAnnotation is what the pod does with its GPUs while it runs: busy
+	// (the default), idle, idle-after=60s, stalled, ghost, hang or lost; see package
+	// agent/reader/scripted. It may be changed while the pod runs.
+	GPUActivityAnnotation = "sim.muster.dev/gpu-activity"
 )
 
 // Annotations that the simulator writes on pods. The times are RFC 3339 with
@@ -63,6 +69,11 @@ func behaviourOf(pod *corev1.Pod) (behaviour, error) {
 			return behaviour{}, err
 		}
 		b.stopDelay = &delay
+	}
+	if value, ok := pod.Annotations[GPUActivityAnnotation]; ok {
+		if _, err := scripted.ParseActivity(value); err != nil {
+			return behaviour{}, fmt.Errorf("annotation %s: %w", GPUActivityAnnotation, err)
+		}
 	}
 	if value, ok := pod.Annotations[RunForAnnotation]; ok {
 		b.ends = true

@@ -58,17 +58,32 @@ func newSlices(node *corev1.Node, product string, gpus int) (found []*resourceap
 // newDevice is one GPU. Each two cards share a PCIe root; modules (SXM) have their own.
 func newDevice(node, product string, index int) resourceapi.Device {
 	text := func(s string) resourceapi.DeviceAttribute { return resourceapi.DeviceAttribute{StringValue: &s} }
-	root := index
-	if !strings.Contains(product, "SXM") && !strings.Contains(product, "HBM") {
-		root = index / 2
-	}
-	return resourceapi.Device{Name: devicePrefix + strconv.Itoa(index), Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
+	return resourceapi.Device{Name: deviceName(index), Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
 		"type":                            text("gpu"),
-		"uuid":                            text(fmt.Sprintf("GPU-%s-%d", node, index)),
+		"uuid":                            text(uuidOf(node, index)),
 		"productName":                     text(strings.ReplaceAll(product, "-", " ")),
 		"resource.kubernetes.io/pciBusID": text(fmt.Sprintf("%04x:01:00.0", index)),
-		"resource.kubernetes.io/pcieRoot": text(fmt.Sprintf("pci%04x:00", root)),
+		"resource.kubernetes.io/pcieRoot": text(pcieRoot(product, index)),
 	}}
+}
+
+// deviceName is the name of a GPU as a device.
+func deviceName(index int) string { return devicePrefix + strconv.Itoa(index) }
+
+// uuidOf is the UUID of a GPU.
+func uuidOf(node string, index int) string { return fmt.Sprintf("GPU-%s-%d", node, index) }
+
+// isModule says that GPUs of that product are modules (SXM), and not cards.
+func isModule(product string) bool {
+	return strings.Contains(product, "SXM") || strings.Contains(product, "HBM")
+}
+
+// pcieRoot is the root complex below which a GPU sits: two cards share one.
+func pcieRoot(product string, index int) string {
+	if !isModule(product) {
+		index /= 2
+	}
+	return fmt.Sprintf("pci%04x:00", index)
 }
 
 // publishDevices creates the slices of a new node.

@@ -72,6 +72,11 @@ func TestAPodHoldsTheGPUsOfItsClaims(t *testing.T) {
 		c.Status.ReservedFor = []resourceapi.ResourceClaimConsumerReference{{Resource: "pods", Name: reserved, UID: "p"}}
 		return c
 	}
+	// other has a device of another driver that is called like a GPU, too.
+	other := func(c *resourceapi.ResourceClaim) *resourceapi.ResourceClaim {
+		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourceapi.DeviceRequestAllocationResult{Driver: "nic.example.com", Pool: "node-0", Device: "gpu-5"})
+		return c
+	}
 	const shared, own, behind = "shared", "own", "behind"
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{
 		{Name: "a", ResourceClaimName: new(shared)}, {Name: "b", ResourceClaimTemplateName: new("template")},
@@ -85,7 +90,7 @@ func TestAPodHoldsTheGPUsOfItsClaims(t *testing.T) {
 		want   []int
 		fails  bool
 	}{
-		{"all but what others may have too", []*resourceapi.ResourceClaim{claim(shared, true, "p", "gpu-0"), claim(own, true, "p", "gpu-3", "gpu-2-mig-1"), claim(behind, true, "p", "gpu-1")}, []int{1, 3}, false},
+		{"all but what others may have too", []*resourceapi.ResourceClaim{claim(shared, true, "p", "gpu-0"), other(claim(own, true, "p", "gpu-3", "gpu-2-mig-1")), claim(behind, true, "p", "gpu-1")}, []int{1, 3}, false},
 		{"not before all are allocated", []*resourceapi.ResourceClaim{claim(shared, true, "p"), claim(own, false, "p"), claim(behind, true, "p", "gpu-1")}, nil, true},
 		{"not what is reserved for nobody", []*resourceapi.ResourceClaim{claim(shared, true, "p"), claim(own, true, "p"), {ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: behind}, Status: resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{}}}}, nil, true},
 		{"not what does not exist", nil, nil, true},

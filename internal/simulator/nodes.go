@@ -43,12 +43,12 @@ func ReadNodeLabels(path string) (NodeLabels, error) {
 	return labels, nil
 }
 
-// nodeName is the name of the i-th node, from 0.
-func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
+// NodeName is the name of the i-th node, from 0.
+func NodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
 // newNode is the i-th node as its kubelet would register it.
 func newNode(o Options, i int, now time.Time) *corev1.Node {
-	name := nodeName(i)
+	name := NodeName(i)
 	labels := map[string]string{
 		NodeLabel:              "true",
 		corev1.LabelHostname:   name,

@@ -47,7 +47,7 @@ func (s *simulator) registerNodes(ctx context.Context) error {
 			case apierrors.IsAlreadyExists(err):
 				return nil
 			case err != nil:
-				return fmt.Errorf("creating node %s: %w", nodeName(i), err)
+				return fmt.Errorf("creating node %s: %w", NodeName(i), err)
 			case s.options.Devices:
 				return s.publishDevices(ctx, node)
 			}

@@ -61,6 +61,12 @@ type Options struct {
 	GPUProduct string
 	// Labels are added to the nodes when they are created.
 	Labels NodeLabels
+	// Agents is for how many of the nodes, from node-0 up, there is what a GPU agent
+	// reads on its node, in a folder of the node's name below AgentDir: the kubelet's
+	// PodResources socket, KubeletSocket, and the file GPUScript, which says what GPUs
+	// there are and what they do.
+	Agents   int
+	AgentDir string
 	// HealthPort on 127.0.0.1 answers /readyz with 200 once the nodes exist
 	// and pods are looked after. Zero: no port.
 	HealthPort int
@@ -76,9 +82,11 @@ type simulator struct {
 	clock   clock.Clock
 	nodes   corelisters.NodeLister
 	pods    cache.Indexer
-	jobs    cache.Indexer
-	gpus    *gpuBook
-	queue   workqueue.TypedRateLimitingInterface[string]
+	// podsSeen says whether each pod of the first list went through its handler.
+	podsSeen cache.InformerSynced
+	jobs     cache.Indexer
+	gpus     *gpuBook
+	queue    workqueue.TypedRateLimitingInterface[string]
 	// decidedOn maps a pod to the version on which the last successful write
 	// was decided, so that a cached copy from before the write is left alone.
 	decidedOn sync.Map
@@ -128,7 +136,17 @@ func (s *simulator) run(ctx context.Context) error {
 			return fmt.Errorf("reading the present %s: %w", kind, context.Cause(ctx))
 		}
 	}
+	// A cache that is filled is not yet one whose pods all went through the
+	// handlers: before the last did, GPUs that a pod holds since before a restart
+	// would be given to another.
+	if !cache.WaitForCacheSync(ctx.Done(), s.podsSeen) {
+		return fmt.Errorf("reading which GPUs the present pods hold: %w", context.Cause(ctx))
+	}
 	if err := s.registerNodes(ctx); err != nil {
+		return err
+	}
+	kubelets, err := s.serveKubelets(ctx)
+	if err != nil {
 		return err
 	}
 	var group sync.WaitGroup
@@ -139,15 +157,21 @@ func (s *simulator) run(ctx context.Context) error {
 			}
 		})
 	}
+	group.Go(func() { s.writeScripts(ctx) })
 	s.ready.Store(true)
 	klog.FromContext(ctx).Info("Simulating", "nodes", s.options.Nodes, "gpusPerNode", s.options.GPUsPerNode)
 	<-ctx.Done()
 	s.queue.ShutDown()
+	kubelets.Stop()
 	group.Wait()
 	return nil
 }
 
-const gangIndex = "gang"
+// The indexes of pods; Jobs have gangIndex too.
+const (
+	gangIndex = "gang"
+	nodeIndex = "node"
+)
 
 // watch registers what wakes a gang: a change of one of its pods or Jobs, or
 // of a node.

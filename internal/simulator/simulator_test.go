@@ -43,9 +43,14 @@ func newFakeClient() kubernetes.Interface {
 // function is called.
 func startSimulator(t *testing.T, client kubernetes.Interface) (stop func()) {
 	t.Helper()
+	return startSimulatorOf(t, client, Options{Nodes: 1, GPUsPerNode: 2})
+}
+
+func startSimulatorOf(t *testing.T, client kubernetes.Interface, options Options) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	s := newSimulator(client, clock.RealClock{}, Options{Nodes: 1, GPUsPerNode: 2})
+	s := newSimulator(client, clock.RealClock{}, options)
 	go func() { done <- s.run(ctx) }()
 	stop = func() {
 		cancel()
@@ -98,9 +103,12 @@ func TestGPUsSurviveARestartAndComeBackWhenTheirPodIsGone(t *testing.T) {
 	}
 	stop()
 
+	// A pod that is bound in between may be read before those that hold GPUs.
+	createPod(t, client, "between", 1, nil)
 	stop = startSimulator(t, client)
 	defer stop()
 	createPod(t, client, "late", 1, nil)
+	awaitPhase(t, client, "between", corev1.PodFailed)
 	awaitPhase(t, client, "late", corev1.PodFailed)
 	if err := client.CoreV1().Pods("default").Delete(t.Context(), "holder", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -44,11 +44,11 @@ func (s *simulator) next(ctx context.Context) bool {
 // sync takes the next step of every pod of a gang that has one, and returns
 // when the earliest of the others has.
 func (s *simulator) sync(ctx context.Context, key string) (again time.Time, err error) {
-	pods, err := byGang[*corev1.Pod](s.pods.ByIndex(gangIndex, key))
+	pods, err := typed[*corev1.Pod](s.pods.ByIndex(gangIndex, key))
 	if err != nil || len(pods) == 0 {
 		return time.Time{}, err
 	}
-	jobs, err := byGang[*batchv1.Job](s.jobs.ByIndex(gangIndex, key))
+	jobs, err := typed[*batchv1.Job](s.jobs.ByIndex(gangIndex, key))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -179,18 +179,18 @@ func (s *simulator) write(ctx context.Context, pod *corev1.Pod, patch podPatch) 
 	return nil
 }
 
-// byGang types what an index returns.
-func byGang[T any](entries []any, err error) ([]T, error) {
+// typed types what an index returns.
+func typed[T any](entries []any, err error) ([]T, error) {
 	if err != nil {
-		return nil, fmt.Errorf("looking up a gang: %w", err)
+		return nil, fmt.Errorf("looking up objects: %w", err)
 	}
-	typed := make([]T, 0, len(entries))
+	objects := make([]T, 0, len(entries))
 	for _, entry := range entries {
 		object, ok := entry.(T)
 		if !ok {
-			return nil, fmt.Errorf("looking up a gang: found a %T", entry)
+			return nil, fmt.Errorf("looking up objects: found a %T", entry)
 		}
-		typed = append(typed, object)
+		objects = append(objects, object)
 	}
-	return typed, nil
+	return objects, nil
 }

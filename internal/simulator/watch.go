@@ -21,12 +21,18 @@ func (s *simulator) watchPods(informer cache.SharedIndexInformer) error {
 			return nil, fmt.Errorf("indexing a %T as a pod", object)
 		}
 		return []string{gangKey(pod)}, nil
+	}, nodeIndex: func(object any) ([]string, error) {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			return nil, fmt.Errorf("indexing a %T as a pod", object)
+		}
+		return []string{pod.Spec.NodeName}, nil
 	}})
 	if err != nil {
-		return fmt.Errorf("indexing pods by gang: %w", err)
+		return fmt.Errorf("indexing pods: %w", err)
 	}
 	s.pods = informer.GetIndexer()
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { s.podChanged(object.(*corev1.Pod)) },
 		UpdateFunc: func(_, object any) { s.podChanged(object.(*corev1.Pod)) },
 		DeleteFunc: func(object any) {
@@ -42,6 +48,7 @@ func (s *simulator) watchPods(informer cache.SharedIndexInformer) error {
 	if err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
+	s.podsSeen = handler.HasSynced
 	return nil
 }
 

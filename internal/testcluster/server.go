@@ -27,6 +27,8 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	musterv1alpha1 "github.com/muster-gpu/muster/api/v1alpha1"
 )
 
 // Cluster is a running API server.
@@ -43,6 +45,7 @@ func Start(t testing.TB) *Cluster {
 	t.Helper()
 	cluster := StartBare(t)
 	cluster.AddKueue(t)
+	cluster.AddMuster(t)
 	cluster.AddJobSet(t)
 	trainer := filepath.Join(root(t), "tools", "trainer")
 	cluster.applyCRDs(t, filepath.Join(moduleDir(t, trainer, "github.com/kubeflow/trainer/v2"), "manifests", "base", "crds"))
@@ -54,6 +57,12 @@ func Start(t testing.TB) *Cluster {
 func (c *Cluster) AddKueue(t testing.TB) {
 	t.Helper()
 	c.applyCRDs(t, filepath.Join(root(t), "manifests", "crds", "kueue"))
+}
+
+// AddMuster applies the CRDs of Muster's own API.
+func (c *Cluster) AddMuster(t testing.TB) {
+	t.Helper()
+	c.applyCRDs(t, filepath.Join(root(t), "manifests", "crds", "muster"))
 }
 
 // AddJobSet applies the CRD of JobSets.
@@ -81,6 +90,7 @@ func StartBare(t testing.TB, flags ...string) *Cluster {
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	utilruntime.Must(kueue.AddToScheme(scheme))
 	utilruntime.Must(jobset.AddToScheme(scheme))
+	utilruntime.Must(musterv1alpha1.AddToScheme(scheme))
 	cfg := rest.CopyConfig(server.ClientConfig)
 	cfg.QPS, cfg.Burst, cfg.ContentConfig = 1000, 2000, rest.ContentConfig{}
 	c, err := client.New(cfg, client.Options{Scheme: scheme})

@@ -17,6 +17,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	musterv1alpha1 "github.com/muster-gpu/muster/api/v1alpha1"
 	"github.com/muster-gpu/muster/internal/sandbox"
 )
 
@@ -70,11 +71,14 @@ func Up(t testing.TB, name string, options sandbox.Options) *Cluster {
 		t.Fatal(err)
 	}
 	config.QPS, config.Burst = ClientQPS, 2*ClientQPS
+	// What policies warn of in the pods of tests is not looked at.
+	config.WarningHandler = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	utilruntime.Must(kueue.AddToScheme(scheme))
 	utilruntime.Must(jobset.AddToScheme(scheme))
+	utilruntime.Must(musterv1alpha1.AddToScheme(scheme))
 	bounded := rest.CopyConfig(config)
 	bounded.Timeout = 10 * time.Second
 	c, err := client.New(bounded, client.Options{Scheme: scheme})

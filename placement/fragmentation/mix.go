@@ -12,6 +12,11 @@ import (
 // broken up too early.
 const lasting = 0.25
 
+// lonely is how much of a free GPU counts as of no use to pods with several GPUs where it
+// is the only free one of its island: less than a GPU that they cannot have at all, and
+// more than what a little CPU or memory makes of a difference.
+const lonely = 0.25
+
 // Mix is the kinds of pods that are asked for. It does not change.
 type Mix struct {
 	// kinds are those with GPUs: to pods without, free GPUs are no use, so no node
@@ -77,6 +82,23 @@ func (m *Mix) Fragment(f Free) float64 {
 		sum += k.weight * (total - usable + lasting*(usable-lasts))
 	}
 	return sum
+}
+
+// Lonely is how much of a node's GPUs is lost when n more of the free ones, n less where
+// it is negative, are joined to no other free one, in millionths of a GPU as of
+// Score.Growth. The node is in the pools. Fragment does not know of that: to it
+// all free GPUs of a node are alike.
+func (m *Mix) Lonely(n int, pools uint64) int64 {
+	if n == 0 {
+		return 0
+	}
+	several := 0.0
+	for i := range m.kinds {
+		if k := &m.kinds[i]; k.Devices > 1 && pools>>k.Pool&1 == 1 {
+			several += k.weight
+		}
+	}
+	return int64(math.Round(lonely * several * float64(n) * Whole * 1000))
 }
 
 // Score says how well a pod goes onto a node.

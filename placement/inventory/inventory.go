@@ -1,10 +1,8 @@
 package inventory
 
 import (
-	"iter"
-	"maps"
-
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-gpu/muster/placement/islands"
 )
@@ -26,28 +24,35 @@ type Node struct {
 	// Doubt says in what the source cannot be believed, "" if it can.
 	Doubt string
 
-	// indices are those of the GPUs by their names as devices, and of the GPUs of
-	// which devices are parts.
-	indices map[DeviceID]int
+	// devices are the GPUs that are devices, and parts of GPUs that are.
+	devices []Device
 }
 
-// DeviceID is the name of a device for dynamic resource allocation.
-type DeviceID struct{ Driver, Pool, Device string }
+// Device is one for dynamic resource allocation, with the index of the GPU that it is,
+// or of which it is a part.
+type Device struct {
+	ID  structured.DeviceID
+	GPU int
+}
 
 // Index is that of the GPU that the device is, or of which it is a part.
-func (n *Node) Index(id DeviceID) (int, bool) {
-	i, ok := n.indices[id]
-	return i, ok
+func (n *Node) Index(id structured.DeviceID) (int, bool) {
+	for _, d := range n.devices {
+		if d.ID == id {
+			return d.GPU, true
+		}
+	}
+	return 0, false
 }
 
 // HasDevices says that GPUs of the node are devices, or parts of them.
-func (n *Node) HasDevices() bool { return len(n.indices) > 0 }
+func (n *Node) HasDevices() bool { return len(n.devices) > 0 }
 
 // WholeDevices says that all GPUs are devices, and that no parts of them are.
-func (n *Node) WholeDevices() bool { return len(n.indices) == n.Shape.Devices() }
+func (n *Node) WholeDevices() bool { return len(n.devices) == n.Shape.Devices() }
 
-// Devices are all devices, whole GPUs and parts of them, with the indices of the GPUs.
-func (n *Node) Devices() iter.Seq2[DeviceID, int] { return maps.All(n.indices) }
+// Devices are all devices, whole GPUs and parts of them. They are not to be changed.
+func (n *Node) Devices() []Device { return n.devices }
 
 // Sources asks one source after the other.
 type Sources []Source

@@ -9,6 +9,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/api/gpu"
@@ -95,16 +96,18 @@ func sliceOf(name string, generation int64, devices ...resourceapi.Device) *reso
 	}}
 }
 
+// links has how each two GPUs are joined.
+func links(n *Node) (all string) {
+	for i := range n.Shape.Devices() {
+		for k := range i {
+			all += fmt.Sprintf("%d-%d %v; ", k, i, n.Shape.Apart(islands.SetOf(i, k)))
+		}
+	}
+	return all
+}
+
 func TestSlices(t *testing.T) {
 	const l40s = "NVIDIA L40S"
-	links := func(n *Node) (all string) {
-		for i := range n.Shape.Devices() {
-			for k := range i {
-				all += fmt.Sprintf("%d-%d %v; ", k, i, n.Shape.Apart(islands.SetOf(i, k)))
-			}
-		}
-		return all
-	}
 	tests := []struct {
 		name   string
 		slices []*resourceapi.ResourceSlice
@@ -180,7 +183,7 @@ func TestPartsOfAGPUAreThatGPU(t *testing.T) {
 		t.Fatalf("two whole GPUs: %v", ok)
 	}
 	for name, want := range map[string]int{"gpu-0": 0, "gpu-1": 1, "gpu-1-mig-0": 1, "gpu-7-mig-0": -1} {
-		i, ok := n.Index(DeviceID{gpu.Driver, "n", name})
+		i, ok := n.Index(structured.MakeDeviceID(gpu.Driver, "n", name))
 		if !ok {
 			i = -1
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/muster-gpu/muster/api/gpu"
 	"github.com/muster-gpu/muster/placement/islands"
@@ -27,7 +28,7 @@ const (
 
 // device is what a slice says of one.
 type device struct {
-	id                                    DeviceID
+	id                                    structured.DeviceID
 	kind, uuid, parent, product, pciBusID string
 	pcieRoot                              string
 	numa                                  *int64
@@ -49,11 +50,11 @@ func (s *Slices) read(of map[string]*resourceapi.ResourceSlice) *Node {
 	}
 	// Their order is that of their bus addresses, as it is for all tools of NVIDIA.
 	slices.SortStableFunc(gpus, func(a, b device) int { return strings.Compare(a.pciBusID, b.pciBusID) })
-	n := &Node{indices: map[DeviceID]int{}}
+	n := &Node{}
 	byUUID := map[string]int{}
 	for i, d := range gpus {
 		n.UUIDs = append(n.UUIDs, d.uuid)
-		n.indices[d.id] = i
+		n.devices = append(n.devices, Device{d.id, i})
 		byUUID[d.uuid] = i
 	}
 	if len(byUUID) < len(gpus) || slices.Contains(n.UUIDs, "") {
@@ -61,17 +62,17 @@ func (s *Slices) read(of map[string]*resourceapi.ResourceSlice) *Node {
 	}
 	for _, d := range parts {
 		if i, ok := byUUID[d.parent]; ok {
-			n.indices[d.id] = i
+			n.devices = append(n.devices, Device{d.id, i})
 		}
 	}
 	joins := join(gpus)
-	linked, doubt := s.linked(gpus)
+	linked, doubt := s.products.linked(gpus)
 	n.Doubt = doubt
 	shape, err := islands.New(len(gpus), append(joins, linked...)...)
 	if err != nil {
 		return nil
 	}
-	n.Shape = s.shared(shape)
+	n.Shape = s.shapes.shared(shape)
 	return n
 }
 
@@ -95,7 +96,7 @@ func devices(of map[string]*resourceapi.ResourceSlice) (found []device) {
 				numa = attribute(d, driverNUMAAttribute).IntValue
 			}
 			found = append(found, device{
-				id:       DeviceID{slice.Spec.Driver, slice.Spec.Pool.Name, d.Name},
+				id:       structured.MakeDeviceID(slice.Spec.Driver, slice.Spec.Pool.Name, d.Name),
 				kind:     text(d, typeAttribute),
 				uuid:     text(d, uuidAttribute),
 				parent:   text(d, parentAttribute),
@@ -146,16 +147,16 @@ func join(gpus []device) (joins []islands.Join) {
 	return joins
 }
 
-// linked are the joins that slices do not tell: those of the product. Where slices
-// have PCIe roots or NUMA nodes, only the NVLinks of it count.
-func (s *Slices) linked(gpus []device) (joins []islands.Join, doubt string) {
+// linked are the joins that devices do not tell: those of their product. Where they
+// tell PCIe roots or NUMA nodes, only the NVLinks of it count.
+func (p *Products) linked(gpus []device) (joins []islands.Join, doubt string) {
 	product := gpus[0].product
 	for _, d := range gpus {
 		if d.product != product {
 			return nil, fmt.Sprintf("GPUs of several products, %s and %s", cmp.Or(product, "one without a name"), cmp.Or(d.product, "one without a name"))
 		}
 	}
-	arrangement, ok := s.products.arrangement(strings.ReplaceAll(product, " ", "-"))
+	arrangement, ok := p.arrangement(strings.ReplaceAll(product, " ", "-"))
 	if !ok {
 		return nil, ""
 	}

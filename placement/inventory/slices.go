@@ -1,14 +1,12 @@
 package inventory
 
 import (
-	"fmt"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 
 	"github.com/muster-gpu/muster/api/gpu"
-	"github.com/muster-gpu/muster/placement/islands"
 )
 
 // Slices reads the GPUs of nodes from ResourceSlices.
@@ -19,9 +17,8 @@ type Slices struct {
 	// slices are those of a node, by their names.
 	slices map[string]map[string]*resourceapi.ResourceSlice
 	// nodes is what was read of them.
-	nodes map[string]*published
-	// shapes are all that there are: nodes that are alike share one.
-	shapes []*islands.Shape
+	nodes  map[string]*published
+	shapes shapes
 }
 
 // NewSlices knows no node yet. What slices do not say, whether there are NVLinks, is
@@ -69,46 +66,14 @@ func (s *Slices) Node(node *v1.Node) (*Node, bool) {
 	}
 	p, known := s.nodes[node.Name]
 	if !known {
-		p = &published{node: s.read(s.slices[node.Name])}
+		p = &published{by: "ResourceSlices have", node: s.read(s.slices[node.Name])}
+		if p.node != nil {
+			p.whole = p.node.Shape.Devices()
+		}
 		s.nodes[node.Name] = p
 	}
 	if p.node == nil {
 		return nil, false
 	}
 	return p.beside(node.Status.Capacity), true
-}
-
-// published is the GPUs that slices of a node have.
-type published struct {
-	// node is nil where there are no GPUs.
-	node *Node
-	// doubted is the same node, which advertises another number of GPUs, so many.
-	doubted    *Node
-	advertised int64
-}
-
-// beside is the node where it advertises GPUs too, or none.
-func (p *published) beside(capacity v1.ResourceList) *Node {
-	quantity := capacity[gpu.NVIDIA]
-	advertised := quantity.Value()
-	if advertised == 0 || advertised == int64(p.node.Shape.Devices()) || p.node.Doubt != "" {
-		return p.node
-	}
-	if p.doubted == nil || p.advertised != advertised {
-		doubted := *p.node
-		doubted.Doubt = fmt.Sprintf("its ResourceSlices have %d GPUs, and it advertises %d", p.node.Shape.Devices(), advertised)
-		p.doubted, p.advertised = &doubted, advertised
-	}
-	return p.doubted
-}
-
-// shared is the shape that is known and the same, or else this one.
-func (s *Slices) shared(shape *islands.Shape) *islands.Shape {
-	for _, known := range s.shapes {
-		if known.Same(shape) {
-			return known
-		}
-	}
-	s.shapes = append(s.shapes, shape)
-	return shape
 }

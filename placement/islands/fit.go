@@ -7,22 +7,45 @@ type Fit struct {
 	// Sure is the same in the worst case. Where it is known which GPUs are free, it
 	// is Possible.
 	Sure Link
-	// Breaks is that of the last pod's Choice, 0 where nothing is chosen.
+	// Breaks is what the pods together take away from the free GPUs that stay, as of
+	// Choice, 0 where nothing is chosen.
 	Breaks uint32
+	// Lonely is how many more of the free GPUs that stay are joined to no other one, by an
+	// NVLink or a PCIe root, than were before; less than 0 where the pods take such ones.
+	// 0 where nothing is chosen, or all GPUs are joined alike.
+	Lonely int
 }
 
 // Fit is that of so many pods with n GPUs each, where exactly these GPUs are free.
 // They are chosen one pod after the other; false if there are too few.
 func (s *Shape) Fit(free Set, n, pods int) (f Fit, ok bool) {
+	rest := free
 	for range pods {
-		c, ok := s.Choose(free, n)
+		c, ok := s.Choose(rest, n)
 		if !ok {
 			return Fit{}, false
 		}
-		free &^= c.Devices
+		rest &^= c.Devices
 		f = Fit{Possible: max(f.Possible, c.Link), Sure: max(f.Sure, c.Link), Breaks: c.Breaks}
 	}
+	if pods > 1 {
+		f.Breaks = s.breaks(free&^rest, rest)
+	}
+	if !s.uniform && pods > 0 {
+		f.Lonely = s.lonely(rest) - s.lonely(free)
+	}
 	return f, true
+}
+
+// lonely is how many GPUs of the set are joined to no other one of it by more than a
+// NUMA node.
+func (s *Shape) lonely(set Set) (n int) {
+	for i := range set.Indices() {
+		if s.beside[i]&set == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // guess is what Likely is asked.

@@ -47,6 +47,8 @@ type Join struct {
 type Shape struct {
 	n     int
 	links [MaxDevices][MaxDevices]Link
+	// beside are, for each GPU, those to which it is joined by more than a NUMA node.
+	beside [MaxDevices]Set
 	// uniform: all are joined alike.
 	uniform bool
 
@@ -101,6 +103,10 @@ func New(n int, joins ...Join) (*Shape, error) {
 	for i := range n {
 		for k := range i {
 			s.uniform = s.uniform && s.links[i][k] == s.links[1][0]
+			if s.links[i][k] < NUMA {
+				s.beside[i] |= SetOf(k)
+				s.beside[k] |= SetOf(i)
+			}
 		}
 	}
 	return s, nil

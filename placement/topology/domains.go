@@ -33,7 +33,7 @@ func (t *Tree) Domains(r Request) []Domain {
 		for level := r.Level; level > None && level >= last; level-- {
 			fit := t.large(&r, level, need)
 			slices.SortFunc(fit, func(a, b int32) int {
-				if t.fitsBetter(a, b) {
+				if t.fitsBetter(a, b, need) {
 					return -1
 				}
 				return 1

@@ -7,8 +7,8 @@ import (
 
 // fewest are the fewest of some domains of one level that have need slots
 // together, and if one of them is host room for what goes with them: one, if one is large enough, the one
-// that leaves the least over; else the largest, and in the place of the smallest of
-// those the one that leaves the least over. The domains must have that much room
+// that fits best; else the largest, and in the place of the smallest of
+// those the one that fits best. The domains must have that much room
 // together.
 func (t *Tree) fewest(ids []int32, need int, host bool) []share {
 	if kept := t.kept(ids); len(kept) > 0 && t.holds(kept, need, host) {
@@ -63,7 +63,10 @@ func (t *Tree) largestFirst(ids []int32) []int32 {
 	sorted := slices.Clone(ids)
 	slices.SortFunc(sorted, func(a, b int32) int {
 		x, y := &t.domains[a], &t.domains[b]
-		return cmp.Or(cmp.Compare(y.slots, x.slots), cmp.Compare(x.room, y.room), cmp.Compare(x.free, y.free), t.compare(x.value, y.value), cmp.Compare(a, b))
+		if x.slots != y.slots {
+			return cmp.Compare(y.slots, x.slots)
+		}
+		return cmp.Or(t.compareNodes(x, y, x.slots), cmp.Compare(x.room, y.room), cmp.Compare(x.free, y.free), t.compare(x.value, y.value), cmp.Compare(a, b))
 	})
 	return sorted
 }
@@ -101,7 +104,7 @@ func (t *Tree) take(ids []int32, need int) (most, host int) {
 }
 
 // fitLast puts, for the smallest of the first most that is not the host, the one
-// that leaves the least over.
+// that fits best.
 func (t *Tree) fitLast(ids []int32, most, host, need int) {
 	last := most - 1
 	if last == host {
@@ -120,7 +123,7 @@ func (t *Tree) fitLast(ids []int32, most, host, need int) {
 		}
 	}
 	for i := most; i < len(ids) && t.domains[ids[i]].slots >= rest; i++ {
-		if t.fitsBetter(ids[i], ids[last]) {
+		if t.fitsBetter(ids[i], ids[last], rest) {
 			ids[i], ids[last] = ids[last], ids[i]
 		}
 	}

@@ -16,7 +16,7 @@ type Placing struct {
 // Place finds nodes for all pods of a request, nil if there are none.
 //
 // A required level is kept; of several domains the one is taken that leaves the
-// least over. A preferred one is tried first, then those further out, of which the one is
+// least over, and of nodes that which the request says is better. A preferred one is tried first, then those further out, of which the one is
 // taken with the fewest of the preferred inside that are needed; where no
 // domain is large enough, the fewest preferred ones are used, in few of those further
 // out. Where no level is asked for, and on the way in, the fewest domains of each level
@@ -97,7 +97,7 @@ func (t *Tree) fewestInside(ids []int32, need, level int) int32 {
 			continue
 		}
 		n := len(t.fewest(t.within(id, level, nil), need, true))
-		if best < 0 || n < least || (n == least && t.fitsBetter(id, best)) {
+		if best < 0 || n < least || (n == least && t.fitsBetter(id, best, need)) {
 			best, least = id, n
 		}
 	}
@@ -125,19 +125,22 @@ func (t *Tree) bestFit(ids []int32, need int, host, labelled bool) int32 {
 		if !d.fits(need, host) || (labelled && d.alone) {
 			continue
 		}
-		if best < 0 || t.fitsBetter(id, best) {
+		if best < 0 || t.fitsBetter(id, best, need) {
 			best = id
 		}
 	}
 	return best
 }
 
-// fitsBetter orders domains that are large enough. Where the pods of the gang are
-// already costs no new domain; a smaller hole is better than a larger one, and
-// one inside a smaller hole.
-func (t *Tree) fitsBetter(a, b int32) bool {
+// fitsBetter orders domains that are large enough for need slots. Where the pods of the
+// gang are already costs no new domain; of nodes that counts which its pods go onto
+// better; a smaller hole is better than a larger one, and one inside a smaller hole.
+func (t *Tree) fitsBetter(a, b int32, need int) bool {
 	x, y := &t.domains[a], &t.domains[b]
-	if d := cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(y.kept, x.kept), cmp.Compare(x.slots, y.slots), cmp.Compare(x.room, y.room)); d != 0 {
+	if d := cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(y.kept, x.kept)); d != 0 {
+		return d < 0
+	}
+	if d := cmp.Or(t.compareNodes(x, y, need), cmp.Compare(x.slots, y.slots), cmp.Compare(x.room, y.room)); d != 0 {
 		return d < 0
 	}
 	for p, q := x, y; p.parent != q.parent; {
@@ -147,6 +150,15 @@ func (t *Tree) fitsBetter(a, b int32) bool {
 		}
 	}
 	return cmp.Or(cmp.Compare(x.free, y.free), t.compare(x.value, y.value), cmp.Compare(a, b)) < 0
+}
+
+// compareNodes orders single nodes for so many slots of each, as the request does;
+// other domains are equal.
+func (t *Tree) compareNodes(x, y *domain, slots int) int {
+	if t.better == nil || x.node < 0 || y.node < 0 {
+		return 0
+	}
+	return t.better(int(x.node), int(y.node), slots*t.unit)
 }
 
 // share is a domain and how many slots of it are used.

@@ -6,7 +6,7 @@ type Quality struct {
 	// innermost that has labels.
 	Level int
 	// Domains is how many domains of that level the gang is in, Fewest how many it
-	// would need with all the room there was.
+	// would need with all the room there was, 0 if nobody has counted that.
 	Domains, Fewest int
 	// Crossed is the number of levels with labels at which the gang is in several
 	// domains: 0 if all of it shares a domain of the innermost.

@@ -21,6 +21,10 @@ type Request struct {
 	Slices []Slice
 	// Kept has the node of each pod of the gang that stays where it is.
 	Kept []int
+	// Better, if set, orders two nodes for so many pods on each, the better first, as of
+	// slices.SortFunc. It decides between nodes of one domain that both have room for all
+	// that is left, and, where no node has, between those with room for as many.
+	Better func(a, b, pods int) int
 	// Rank, if set, leaves the choice between domains that fit to chance.
 	Rank func() uint32
 }

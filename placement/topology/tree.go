@@ -41,6 +41,10 @@ type Tree struct {
 	// leader.
 	ids    []int32
 	beside []int
+	// better is that of the request that was counted last, and unit how many pods are
+	// one slot of a node.
+	better func(a, b, pods int) int
+	unit   int
 }
 
 type key struct {
@@ -166,6 +170,7 @@ func (t *Tree) count(r *Request) {
 	for _, node := range r.Kept {
 		t.domains[t.ids[node]].kept++
 	}
+	t.better, t.unit = r.Better, r.unit(t.levels)
 	outer, rest := r.outermost(t.levels)
 	for id := last; id >= 0; id-- {
 		d := &t.domains[id]

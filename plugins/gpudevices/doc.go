@@ -4,7 +4,7 @@
 //
 // DynamicResources takes the first devices that suit, in the order of the
 // ResourceSlices, and asks nobody. So it is shown the slices with their devices in
-// another order. Which devices suit is still its decision: selectors, constraints and
-// taints are heeded, and a better set that they rule out is passed over. Start from
-// Plugin.
+// another order, that of placement.DeviceOrder, which is also that of plans. Which
+// devices suit is still its decision: selectors, constraints and taints are heeded, and
+// a better set that they rule out is passed over. Start from Plugin.
 package gpudevices

@@ -34,12 +34,11 @@ func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 }
 
 // Bind binds a pod, and writes its GPUs on it in the same request where they are
-// chosen.
+// chosen. Where the scheduler makes its calls asynchronously (SchedulerAsyncAPICalls),
+// it goes through their queue, so that what was to be said of the pod before is not said
+// after it is bound.
 func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	annotations, err := p.annotations(ctx, pod, node)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	annotations := p.annotations(ctx, pod, node)
 	select {
 	case p.binding <- struct{}{}:
 		defer func() { <-p.binding }()
@@ -50,26 +49,34 @@ func (p *Plugin) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node s
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: annotations},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}
-	if err := schedutil.BindPod(ctx, p.handle.ClientSet(), binding); err != nil {
+	if err := p.send(ctx, binding); err != nil {
 		return fwk.AsStatus(err)
 	}
 	return nil
 }
 
+func (p *Plugin) send(ctx context.Context, binding *v1.Binding) error {
+	calls := p.handle.APICacher()
+	if calls == nil {
+		return schedutil.BindPod(ctx, p.handle.ClientSet(), binding)
+	}
+	sent, err := calls.BindPod(binding)
+	if err != nil {
+		return err
+	}
+	return calls.WaitOnFinish(ctx, sent)
+}
+
 // annotations are what is written on a pod that is bound; nil where the node chooses
 // its GPUs.
-func (p *Plugin) annotations(ctx context.Context, pod *v1.Pod, node string) (map[string]string, error) {
+func (p *Plugin) annotations(ctx context.Context, pod *v1.Pod, node string) map[string]string {
 	islands := p.mix.Islands()
 	if islands == nil {
-		return nil, nil
+		return nil
 	}
-	object, err := p.handle.SharedInformerFactory().Core().V1().Nodes().Lister().Get(node)
-	if err != nil {
-		return nil, fmt.Errorf("reading node %s: %w", node, err)
-	}
-	annotations := islands.Annotations(pod, object)
+	annotations := islands.Annotations(pod)
 	if annotations != nil {
 		klog.FromContext(ctx).V(3).Info("Binding a pod with its GPUs", "pod", klog.KObj(pod), "node", node, "annotations", annotations)
 	}
-	return annotations, nil
+	return annotations
 }

@@ -2,6 +2,7 @@ package gputopology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -94,9 +95,6 @@ func newBinder(t *testing.T, enforcement placement.Enforcement) *binder {
 	node := makeNode("n", 8, "64")
 	node.Labels["nvidia.com/gpu.product"], node.Status.Capacity = "NVIDIA-L40S", node.Status.Allocatable
 	b.sched.Cache.AddNode(klog.Logger{}, node)
-	if err := factory.Core().V1().Nodes().Informer().GetIndexer().Add(node); err != nil {
-		t.Fatal(err)
-	}
 	return b
 }
 
@@ -141,7 +139,7 @@ func TestPodsAreBoundWithTheirGPUs(t *testing.T) {
 	two, _ := b.reserve(makePod("two", 2, "1"))
 	_, gone := b.reserve(makePod("gone", 4, "1"))
 	gone()
-	if got := b.mix.Islands().Annotations(makePod("gone", 4, "1"), &v1.Node{}); got != nil {
+	if got := b.mix.Islands().Annotations(makePod("gone", 4, "1")); got != nil {
 		t.Errorf("a pod that was given up would be bound with %v", got)
 	}
 	wishing, _ := b.reserve(makePod("wishing", 1, "1", func(p *v1.Pod) { p.Annotations = map[string]string{placement.GPUsAnnotation: "2,3,4,5,6,7"} }))
@@ -178,6 +176,66 @@ type answering func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// asynchronous keeps the bindings that are queued, and answers what became of them.
+type asynchronous struct {
+	fwk.APICacher
+	queued  []*v1.Binding
+	refused error
+	becomes error
+}
+
+// BindPod implements fwk.APICacher.
+func (a *asynchronous) BindPod(binding *v1.Binding) (<-chan error, error) {
+	a.queued = append(a.queued, binding)
+	finished := make(chan error, 1)
+	finished <- a.becomes
+	return finished, a.refused
+}
+
+// WaitOnFinish implements fwk.APICacher.
+func (a *asynchronous) WaitOnFinish(_ context.Context, finished <-chan error) error {
+	return <-finished
+}
+
+// TestBindingIsQueuedWhereTheSchedulerCallsAsynchronously, behind what was to be said of
+// the pod before, and its answer is waited for.
+func TestBindingIsQueuedWhereTheSchedulerCallsAsynchronously(t *testing.T) {
+	lost := errors.New("the pod is gone")
+	for name, tc := range map[string]struct {
+		calls asynchronous
+		want  error
+	}{
+		"it is bound":               {},
+		"it is not taken":           {asynchronous{refused: lost}, lost},
+		"it is taken and not bound": {asynchronous{becomes: lost}, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			handle, err := frameworkruntime.NewFramework(t.Context(), nil, nil, frameworkruntime.WithClientSet(client))
+			if err != nil {
+				t.Fatal(err)
+			}
+			handle.SetAPICacher(&tc.calls)
+			p, err := Factory(nil, placement.NewPlanner(gpu.Is).Mix())(t.Context(), nil, handle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pod", UID: "uid"}}
+			status := p.(fwk.BindPlugin).Bind(t.Context(), nil, pod, "node-0")
+			if got := status.AsError(); !errors.Is(got, tc.want) {
+				t.Errorf("it comes to %v, want %v", got, tc.want)
+			}
+			want := []*v1.Binding{{ObjectMeta: pod.ObjectMeta, Target: v1.ObjectReference{Kind: "Node", Name: "node-0"}}}
+			if diff := cmp.Diff(want, tc.calls.queued); diff != "" {
+				t.Errorf("bindings that are queued (-want +got):\n%s", diff)
+			}
+			if actions := client.Actions(); len(actions) > 0 {
+				t.Errorf("it is sent past the queue: %v", actions)
+			}
+		})
+	}
+}
 
 // TestBindingsAreSentAFewAtATime by all profiles together, and one that waits for the
 // others is given up with its context.

@@ -4,6 +4,7 @@
 //
 // What cannot be fast is checked all the same: quota is never overshot, at no
 // resource version, whoever decides, and no pod of a gang is bound that was not
-// admitted whole. Start from BenchmarkQuotaAdmit and BenchmarkGangs; run "make
-// bench-quota-admit" and "make bench-gangs".
+// admitted whole. Start from BenchmarkQuotaAdmit, BenchmarkGangs, BenchmarkCreates and
+// BenchmarkWebhookMemory; run "make bench-quota-admit", "make bench-gangs", "make
+// bench-creates" and "make bench-webhook-memory".
 package bench

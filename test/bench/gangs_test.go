@@ -26,7 +26,8 @@ var gangLoads = flag.String("gangs", "100x20", "the loads of BenchmarkGangs: gan
 // nodes, and nothing runs beside it: no controllers, no kubelets. The pods are there
 // when the clock starts, and their scheduler runs, but was frozen before they came.
 // Schedulers write an event for each pod beside its binding, and who admits gangs in the
-// API a Workload for each, so there are ceilings that have those too.
+// API a Workload for each, so there are ceilings that have those too. Muster writes most
+// of the events after the bindings: those are not in its figures, as its requests say.
 func BenchmarkGangs(b *testing.B) {
 	loads, err := parseGangLoads(*gangLoads)
 	if err != nil {

@@ -35,9 +35,14 @@ admission:
   requeue: {backoffBase: 1s, limitCount: null}
 `
 
+// perRack is how many nodes each of the two racks has.
+const perRack = 4
+
 // mishap is what happens to a JobSet of three pods that run.
 type mishap struct {
 	name string
+	// leaves is how many nodes the JobSet leaves to others, at least for a while.
+	leaves int32
 	// backoffLimit is how many pods the Job makes anew before it fails, and with it
 	// the JobSet starts all over.
 	backoffLimit int32
@@ -46,24 +51,24 @@ type mishap struct {
 }
 
 var mishaps = []mishap{
-	{"a container restarts in place", 6, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
+	{"a container restarts in place", 0, 6, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
 		tm.restartContainer(t, pods[1])
 		return nil, 3
 	}},
-	{"a pod is evicted", 6, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
-		tm.evict(t, pods[1])
-		return pods[1:2], 3
+	{"a pod is evicted", 0, 6, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
+		tm.evict(t, pods[2])
+		return pods[2:], 3
 	}},
-	{"a pod is evicted, and nobody waits for one that has succeeded", 6, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
+	{"a pod is evicted, and nobody waits for one that has succeeded", 1, 6, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
 		tm.succeed(t, pods[2:])
 		tm.evict(t, pods[1])
 		return pods[1:], 2
 	}},
-	{"a pod fails, and the JobSet starts all over", 0, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
+	{"a pod fails, and the JobSet starts all over", 0, 0, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
 		tm.behave(t, &pods[0], map[string]string{simulator.RunForAnnotation: "0s", simulator.ExitCodeAnnotation: "1"})
 		return pods, 3
 	}},
-	{"the JobSet starts all over after one of its pods has succeeded", 0, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
+	{"the JobSet starts all over after one of its pods has succeeded", 1, 0, func(t *testing.T, tm team, pods []corev1.Pod) ([]corev1.Pod, int) {
 		tm.succeed(t, pods[2:])
 		tm.evict(t, pods[1])
 		return pods, 3
@@ -80,11 +85,11 @@ func TestMembersComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := up(t, "comeback", func(o *sandbox.Options) {
-		o.Config, o.Nodes = config, 6
+		o.Config, o.Nodes = config, 2*perRack
 		o.With = []string{sandbox.WithScheduler, sandbox.WithWebhook, sandbox.WithJobSet}
 	})
-	for i := range 6 {
-		c.node(t, i, func(n *corev1.Node) { n.Labels[rackLabel] = []string{"r0", "r1"}[i/3] })
+	for i := range 2 * perRack {
+		c.node(t, i, func(n *corev1.Node) { n.Labels[rackLabel] = []string{"r0", "r1"}[i/perRack] })
 	}
 	var stories []story[team]
 	for _, dead := range []bool{false, true} {
@@ -101,7 +106,11 @@ func TestMembersComeBack(t *testing.T) {
 			story[team]{as("a node is lost, and its pod comes to the rack of the others"), func(t *testing.T, tm team) { loseOneNode(t, tm, dead) }},
 			story[team]{as("a node is lost, there is no other, and the gang is released whole"), func(t *testing.T, tm team) { loseTheOnlyNode(t, tm, dead) }})
 	}
-	tellAll(t, c, "comeback", withQueue, stories)
+	// Nobody waits for quota.
+	tellAll(t, c, "comeback", func(t *testing.T, tm team) team {
+		tm.queueUp(t, "q", 2*8*2*perRack)
+		return tm
+	}, stories)
 }
 
 // meanwhile does something while the scheduler is dead, or not.
@@ -116,15 +125,28 @@ func (tm team) meanwhile(t *testing.T, dead bool, do func()) {
 	}
 }
 
+// cordon takes nodes out of scheduling, or lets them back in.
+func (tm team) cordon(t *testing.T, out bool, nodes ...int) {
+	t.Helper()
+	for _, i := range nodes {
+		tm.node(t, i, func(n *corev1.Node) { n.Spec.Unschedulable = out })
+	}
+}
+
 func comeBack(t *testing.T, tm team, m mishap, dead bool) {
 	rj := mending(3)
 	rj.Template.Spec.BackoffLimit = &m.backoffLimit
 	js := tm.jobSet("train", rj)
 	js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 3}
+	// The first node of its rack is free when pods come back, and as good as their own.
+	tm.cordon(t, true, 0, perRack)
+	t.Cleanup(func() { tm.cordon(t, false, 0, perRack) })
 	tm.createJobSet(t, js)
 	pods := byIndex(tm.runs(t, "train", 3))
-	// It would start if two nodes more were free than are.
-	tm.createJobSet(t, tm.jobSet("waiter", replicated("node", 1, 5, 8)))
+	tm.podsReady(t, "train")
+	tm.cordon(t, false, 0, perRack)
+	// It would start if one node more were free than is to be.
+	tm.createJobSet(t, tm.jobSet("waiter", replicated("node", 1, 2*perRack-3+m.leaves+1, 8)))
 	tm.jobSetWaits(t, "waiter", "NoPlacement", "")
 	run := 0
 	tm.meanwhile(t, dead, func() {
@@ -143,16 +165,11 @@ func comeBack(t *testing.T, tm team, m mishap, dead bool) {
 }
 
 func loseOneNode(t *testing.T, tm team, dead bool) {
-	cordon := func(yes bool) {
-		for i := range 3 {
-			tm.node(t, i, func(n *corev1.Node) { n.Spec.Unschedulable = yes })
-		}
-	}
-	cordon(true)
-	t.Cleanup(func() { cordon(false) })
+	tm.cordon(t, true, 0, 1, 2, 3)
+	t.Cleanup(func() { tm.cordon(t, false, 0, 1, 2, 3) })
 	tm.createJobSet(t, tm.jobSet("train", mending(2)))
 	pods := byIndex(tm.runs(t, "train", 2))
-	cordon(false)
+	tm.cordon(t, false, 0, 1, 2, 3)
 	lost := pods[0].Spec.NodeName
 	t.Cleanup(func() { tm.dies(t, lost, false) })
 	tm.meanwhile(t, dead, func() { tm.loseNode(t, pods[0]) })
@@ -166,8 +183,8 @@ func loseOneNode(t *testing.T, tm team, dead bool) {
 }
 
 func loseTheOnlyNode(t *testing.T, tm team, dead bool) {
-	tm.createJobSet(t, tm.jobSet("train", mending(6)))
-	pods := byIndex(tm.runs(t, "train", 6))
+	tm.createJobSet(t, tm.jobSet("train", mending(2*perRack)))
+	pods := byIndex(tm.runs(t, "train", 2*perRack))
 	tm.podsReady(t, "train")
 	lost := pods[0].Spec.NodeName
 	t.Cleanup(func() { tm.dies(t, lost, false) })
@@ -178,15 +195,15 @@ func loseTheOnlyNode(t *testing.T, tm team, dead bool) {
 			return fmt.Errorf("its Workload is %v (%v)", wl, err)
 		}
 		c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-		if c == nil || c.Reason != kueue.WorkloadEvictedByPodsReadyTimeout || !strings.Contains(c.Message, "1 of 6 pods has been gone for 20s; all are released") {
+		if c == nil || c.Reason != kueue.WorkloadEvictedByPodsReadyTimeout || !strings.Contains(c.Message, "1 of 8 pods has been gone for 20s; all are released") {
 			return fmt.Errorf("%s", tm.describe(ctx, "train"))
 		}
 		return nil
 	})
-	tm.jobSetWaits(t, "train", "NoPlacement", "needs 6 pods of 8 GPUs")
+	tm.jobSetWaits(t, "train", "NoPlacement", "needs 8 pods of 8 GPUs")
 	tm.usage(t, "q", 0, 0, 1)
 	tm.dies(t, lost, false)
-	tm.runs(t, "train", 6)
+	tm.runs(t, "train", 2*perRack)
 }
 
 // mending is a replicated job of which pods are made anew, one by one.

@@ -108,6 +108,7 @@ func podWithoutWebhook(t *testing.T, tm batchTeam) {
 
 	tm.kill(t, "muster-webhook")
 	defer tm.restart(t, "muster-webhook")
+	tm.forgoPolicies(t)
 	missed := tm.alone("missed", 4, queue, nil)
 	tm.make(t, missed)
 	if missed.Spec.SchedulerName != corev1.DefaultSchedulerName {

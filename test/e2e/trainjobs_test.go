@@ -93,6 +93,7 @@ func webhookKilled(t *testing.T, tm team) {
 	tm.queueUp(t, "q", 16)
 	tm.kill(t, "muster-webhook")
 	defer tm.restart(t, "muster-webhook")
+	tm.forgoPolicies(t)
 
 	plain := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tm.namespace, Name: "plain"},

@@ -43,15 +43,21 @@ var islandScenarios = []scenario{
 		e.cards(t, "node-0", 4)
 		e.cards(t, "node-1", 4)
 		e.Queue(t, e.namespace, "team", 16)
-		got := []string{
-			e.alone(t, "a", 1, "node-0"), e.alone(t, "b", 3, "node-1"), e.alone(t, "c", 2, ""), e.alone(t, "d", 1, ""),
+		var got []string
+		for i := range 4 {
+			got = append(got, e.alone(t, fmt.Sprint("first-", i), 1, "node-0"))
 		}
-		if diff := cmp.Diff([]string{"node-0: 0", "node-1: 0,1,2", "node-0: 2,3", "node-1: 3"}, got); diff != "" {
+		e.succeed(t, e.pod("first-1", 1, nil), e.pod("first-3", 1, nil))
+		e.usage(t, "team", 2, 2, 0)
+		// Two GPUs are free on node-0, of different roots: a pod of two would fit there best.
+		got = append(got, e.alone(t, "pair", 2, ""), e.alone(t, "single", 1, "node-1"))
+		want := []string{"node-0: 0", "node-0: 1", "node-0: 2", "node-0: 3", "node-1: 0,1", "node-1: 2"}
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("nodes and GPUs of one pod after the other (-want +got):\n%s", diff)
 		}
 		job := e.job("job", "team", 1, 4)
 		e.Create(t, job)
-		e.pending(t, job, "NoPlacement", "needs 4 GPUs; 1 GPU is free; 3 more GPUs are missing, on one node")
+		e.pending(t, job, "NoPlacement", "needs 4 GPUs; 3 GPUs are free; 2 more GPUs are missing, on one node")
 	}},
 	{name: "GPUs of which something is said that cannot be are told, and pods run there", configure: enforcing(configv1alpha1.IslandsAnnotation), run: func(t *testing.T, e *env) {
 		e.cards(t, "node-0", 8)

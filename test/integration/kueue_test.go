@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
+	musterv1alpha1 "github.com/muster-gpu/muster/api/v1alpha1"
 	"github.com/muster-gpu/muster/internal/testcluster"
+	"github.com/muster-gpu/muster/internal/testobject"
 	"github.com/muster-gpu/muster/workload"
 )
 
@@ -66,6 +69,54 @@ func init() {
 						t.Errorf("%s wrote to Workload %s", f.Manager, wl.Name)
 					}
 				}
+			}
+		}},
+		scenario{name: "where Kueue decides, a job that does nothing with its GPUs is stopped by way of its Workload, once", configure: byKueue, run: func(t *testing.T, e *env) {
+			e.Node(t, "node-0", 4)
+			e.Node(t, "node-1", 4)
+			e.Queue(t, e.namespace, "team", 8)
+			queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "team"}}
+			testobject.Change(t, e.Client, queue, func(q *kueue.LocalQueue) {
+				q.Annotations = map[string]string{"muster.dev/idle-policy": "suspend-after=1h30m"}
+			})
+			js, works := e.job("notebook", "team", 1, 4), e.job("works", "team", 1, 4)
+			for _, js := range []*jobset.JobSet{js, works} {
+				e.Create(t, js)
+				e.admitAsKueue(t, js)
+				testcluster.Eventually(t, "the pod to be on a node", func(ctx context.Context) error { return e.Bound(ctx, js, 1) })
+			}
+			before, err := e.workload(t.Context(), js)
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle := musterv1alpha1.GPUHolder{Verdict: musterv1alpha1.GPUIdle, Since: metav1.NewTime(time.Now().Add(-2 * time.Hour)).Rfc3339Copy(), Reclaimable: true}
+			e.agentsSay(t, idle, js)
+			e.event(t, js, "Suspended", "and its queue suspends such a job after 1h30m0s")
+			testcluster.Eventually(t, "the Workload not to be active", func(ctx context.Context) error {
+				wl, err := e.workload(ctx, js)
+				if err == nil && (wl.Spec.Active == nil || *wl.Spec.Active) {
+					err = errors.New("it is active")
+				}
+				return err
+			})
+
+			// Kueue does not get to it, and all are looked at again.
+			stalled := idle
+			stalled.Verdict, stalled.Reclaimable = musterv1alpha1.GPUStalled, false
+			e.agentsSay(t, stalled, works)
+			e.event(t, works, "GPUsStalled", "and get nothing done since ")
+			wl, err := e.workload(t.Context(), js)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := wl.Generation - before.Generation; n != 1 {
+				t.Errorf("its spec has changed %d times", n)
+			}
+			if diff := cmp.Diff(before.Status, wl.Status); diff != "" {
+				t.Errorf("its status (-as it was +as it is):\n%s", diff)
+			}
+			if n := e.told(t, js.UID, "Suspended"); n != 1 {
+				t.Errorf("it was told %d times that it is suspended", n)
 			}
 		}},
 		scenario{name: "what Kueue left in a job that it started holds no pod back that is made anew, and goes when the job is stopped", configure: byKueue, run: func(t *testing.T, e *env) {

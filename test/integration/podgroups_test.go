@@ -36,6 +36,16 @@ func (e *env) phase(t *testing.T, group *unstructured.Unstructured, phase string
 	})
 }
 
+// looked waits until the scheduler has looked at what pods of PodGroups did before: it
+// does so in their order, and says of one more PodGroup that its pod is on a node.
+func (e *env) looked(t *testing.T, more string) {
+	t.Helper()
+	group := e.podGroup(more, "team", 1)
+	e.Create(t, group)
+	e.Create(t, e.memberOf(more, more+"-0", 1))
+	e.phase(t, group, "Scheduling", 0, 0)
+}
+
 func init() {
 	scenarios = append(scenarios, podGroupScenarios...)
 }
@@ -64,14 +74,15 @@ var podGroupScenarios = []scenario{
 		e.onNode(t, pods[0], pods[1], small)
 		e.usage(t, "team", 8, 1, 0)
 	}},
-	{name: "a PodGroup says in which phase it is, as far as its pods are", run: func(t *testing.T, e *env) {
-		e.Node(t, "node-0", 8)
-		e.Queue(t, e.namespace, "team", 8)
+	{name: "a PodGroup says in which phase it is, as far as its pods are, and what it said last without them", run: func(t *testing.T, e *env) {
+		e.Node(t, "node-0", 16)
+		e.Queue(t, e.namespace, "team", 16)
 		group := e.podGroup("ddd", "team", 2)
 		e.Create(t, group)
 		e.phase(t, group, "Pending", 0, 0)
 		first, second := e.memberOf("ddd", "ddd-0", 4), e.memberOf("ddd", "ddd-1", 4)
 		e.Create(t, first)
+		e.looked(t, "more-0")
 		e.waits(t, first)
 		e.phase(t, group, "Pending", 0, 0)
 		e.Create(t, second)
@@ -85,6 +96,10 @@ var podGroupScenarios = []scenario{
 		e.succeed(t, first)
 		e.phase(t, group, "Running", 1, 1)
 		e.succeed(t, second)
+		e.phase(t, group, "Finished", 0, 2)
+		e.remove(t, first)
+		e.remove(t, second)
+		e.looked(t, "more-1")
 		e.phase(t, group, "Finished", 0, 2)
 	}},
 	{name: "pods of a group of Volcano's start as one if they say how many there are, else alone with a warning", run: func(t *testing.T, e *env) {

@@ -25,7 +25,9 @@ import (
 type webhookEnv struct {
 	*testcluster.Cluster
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
-	stop         func()
+	// address is where the webhook listens.
+	address string
+	stop    func()
 }
 
 // TestWebhook runs its parts one after the other against one webhook; the last
@@ -103,10 +105,16 @@ func TestWebhook(t *testing.T) {
 }
 
 // startWebhook registers the webhook, runs it until the test ends and returns
-// when the API server's calls are answered.
-func startWebhook(t *testing.T) *webhookEnv {
+// when the API server's calls are answered. Policies are not registered.
+func startWebhook(t *testing.T, changes ...func(*configv1alpha1.WebhookConfiguration)) *webhookEnv {
 	t.Helper()
-	e := &webhookEnv{Cluster: testcluster.Start(t)}
+	return webhookIn(t, testcluster.Start(t), changes...)
+}
+
+// webhookIn is startWebhook in a cluster in which there is something already.
+func webhookIn(t *testing.T, c *testcluster.Cluster, changes ...func(*configv1alpha1.WebhookConfiguration)) *webhookEnv {
+	t.Helper()
+	e := &webhookEnv{Cluster: c}
 	e.Namespace(t, "muster-system")
 	e.Namespace(t, "nlp")
 
@@ -115,23 +123,18 @@ func startWebhook(t *testing.T) *webhookEnv {
 	config.Webhook.BindAddress, config.Webhook.Port = "127.0.0.1", 0
 	config.Webhook.Hosts = []string{"127.0.0.1"}
 	config.Health.BindAddress, config.Metrics.BindAddress = "127.0.0.1:0", configv1alpha1.MetricsOff
+	for _, change := range changes {
+		change(config)
+	}
 	a, err := app.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	content, err := manifests.FS.ReadFile("base/webhook/mutating.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.UnmarshalStrict(content, &e.registration); err != nil {
-		t.Fatal(err)
-	}
-	// There is no network in which a Service would lead to the webhook.
+	e.address = a.Address().String()
+	readManifest(t, "base/webhook/registration/mutating.yaml", &e.registration)
 	for i := range e.registration.Webhooks {
-		to := &e.registration.Webhooks[i].ClientConfig
-		url := "https://" + a.Address().String() + *to.Service.Path
-		to.URL, to.Service = &url, nil
+		e.point(&e.registration.Webhooks[i].ClientConfig)
 	}
 	e.Create(t, e.registration)
 
@@ -156,6 +159,24 @@ func startWebhook(t *testing.T) *webhookEnv {
 	t.Cleanup(e.stop)
 	e.answers(t)
 	return e
+}
+
+func readManifest(t *testing.T, file string, into any) {
+	t.Helper()
+	content, err := manifests.FS.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(content, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// point makes a webhook lead to the address: there is no network in which a Service
+// would.
+func (e *webhookEnv) point(to *admissionregistrationv1.WebhookClientConfig) {
+	url := "https://" + e.address + *to.Service.Path
+	to.URL, to.Service = &url, nil
 }
 
 // answers waits until the API server reaches the webhook. It asks with a dry

@@ -125,7 +125,7 @@ func TestOthersDoNotNoticeThatTheWebhookIsGone(t *testing.T) {
 		return nil
 	})
 	for _, object := range []client.Object{
-		barePod("free", "", ""), barePod("named", "", "muster"), barePod("member", "q", "muster"), batchJob("cpus", 0), jobSetWith("cpus", "cpu"),
+		withoutGPUs(barePod("free", "", "")), withoutGPUs(barePod("named", "", "muster")), withoutGPUs(barePod("member", "q", "muster")), batchJob("cpus", 0), jobSetWith("cpus", "cpu"),
 		controlledBy(batchJob("part", 1), "jobset.x-k8s.io/v1alpha2", "JobSet"),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "nlp", Name: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}},
 	} {
@@ -133,6 +133,11 @@ func TestOthersDoNotNoticeThatTheWebhookIsGone(t *testing.T) {
 			t.Errorf("%T %s: %v", object, object.GetName(), err)
 		}
 	}
+}
+
+func withoutGPUs(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	return pod
 }
 
 func in(namespace string, object client.Object) client.Object {

@@ -1,10 +1,29 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/muster-gpu/muster/api/gpu"
 )
+
+// DeviceClasses are the resources that mappings name, by the DeviceClasses.
+func DeviceClasses(mappings []DeviceClassMapping) map[string]corev1.ResourceName {
+	out := map[string]corev1.ResourceName{}
+	for _, m := range mappings {
+		for _, class := range m.DeviceClassNames {
+			out[class] = corev1.ResourceName(m.Name)
+		}
+	}
+	return out
+}
+
+// defaultDeviceClasses count NVIDIA's devices of whole GPUs.
+func defaultDeviceClasses() []DeviceClassMapping {
+	return []DeviceClassMapping{{Name: string(gpu.NVIDIA), DeviceClassNames: []string{gpu.Driver}}}
+}
 
 func deviceClassMappings(at *field.Path, mappings []DeviceClassMapping) field.ErrorList {
 	var errs field.ErrorList

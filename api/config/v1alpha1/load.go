@@ -37,6 +37,16 @@ func LoadWebhook(path string) (*WebhookConfiguration, error) {
 	return c, nil
 }
 
+// LoadGPUAgent reads, defaults and validates the GPU agent's file. The error names
+// the file and every field that is wrong.
+func LoadGPUAgent(path string) (*GPUAgentConfiguration, error) {
+	c := DefaultGPUAgent()
+	if err := load(path, GPUAgentKind, c, c.Validate); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 // load decodes the file over into, which holds the defaults, so that a field
 // set to zero on purpose is told from one that is left out.
 func load(path, kind string, into any, validate func() field.ErrorList) error {

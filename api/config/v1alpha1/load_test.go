@@ -17,6 +17,7 @@ import (
 const (
 	schedulerHead = "apiVersion: config.muster.dev/v1alpha1\nkind: SchedulerConfiguration\n"
 	webhookHead   = "apiVersion: config.muster.dev/v1alpha1\nkind: WebhookConfiguration\n"
+	gpuAgentHead  = "apiVersion: config.muster.dev/v1alpha1\nkind: GPUAgentConfiguration\n"
 )
 
 // examples are the commented files that an admin starts from.
@@ -63,10 +64,17 @@ func TestTheExampleFilesAreTheDefaults(t *testing.T) {
 	if diff := cmp.Diff(DefaultWebhook(), webhook); diff != "" {
 		t.Errorf("webhook (-default +example):\n%s", diff)
 	}
+	agent, err := LoadGPUAgent(filepath.Join(examples, "gpu-agent.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(DefaultGPUAgent(), agent); diff != "" {
+		t.Errorf("GPU agent (-default +example):\n%s", diff)
+	}
 }
 
 func TestTheExampleFilesShowEveryField(t *testing.T) {
-	for file, defaults := range map[string]any{"scheduler.yaml": DefaultScheduler(), "webhook.yaml": DefaultWebhook()} {
+	for file, defaults := range map[string]any{"scheduler.yaml": DefaultScheduler(), "webhook.yaml": DefaultWebhook(), "gpu-agent.yaml": DefaultGPUAgent()} {
 		t.Run(file, func(t *testing.T) {
 			asJSON, err := json.Marshal(defaults)
 			if err != nil {
@@ -210,6 +218,7 @@ func TestAWrongSchedulerFileIsRefusedByField(t *testing.T) {
 		"a flavor's preferred level that is no label":             {schedulerHead + "topology: {flavors: [{name: a, preferredLevel: the rack}]}\n", "topology.flavors[0].preferredLevel: Invalid value"},
 		"a flavor with another name than objects have":            {schedulerHead + "topology: {flavors: [{name: A 100}]}\n", "topology.flavors[0].name: Invalid value"},
 		"GPUs that nobody chooses":                                {schedulerHead + "islands: {enforcement: nobody}\n", "islands.enforcement: Unsupported value"},
+		"Kueue's names beside Kueue":                              {schedulerHead + "quota: {provider: kueue}\nmetrics: {kueueNames: true}\n", "metrics.kueueNames: Forbidden: Kueue's manager serves these metrics itself"},
 		"requests without a back-off":                             {schedulerHead + "autoscaling: {provisioningRequests: {retry: {backoffBase: 0s}}}\n", "autoscaling.provisioningRequests.retry.backoffBase: Invalid value"},
 	}
 	for name, tc := range tests {
@@ -224,6 +233,11 @@ func TestAWrongWebhookFileIsRefusedByField(t *testing.T) {
 	tests := map[string]struct{ file, want string }{
 		"another kind":                {schedulerHead, `kind "SchedulerConfiguration"`},
 		"an unknown field":            {webhookHead + "webhook: {prot: 1}\n", `unknown field "webhook.prot"`},
+		"an unknown level":            {webhookHead + "policies: {library: {queue-label: {level: strict}}}\n", "policies.library[queue-label].level: Unsupported value"},
+		"a class that counts twice":   {webhookHead + "policies: {deviceClassMappings: [{name: a, deviceClassNames: [x, x]}]}\n", "policies.deviceClassMappings[0].deviceClassNames[1]: Duplicate value"},
+		"a namespace that is no name": {webhookHead + "policies: {configMapNamespace: A}\n", "policies.configMapNamespace: Invalid value"},
+		"an audit without an end":     {webhookHead + "policies: {audit: {interval: 1s}}\n", "policies.audit.interval: Invalid value"},
+		"an audit of no objects":      {webhookHead + "policies: {audit: {chunkSize: 0}}\n", "policies.audit.chunkSize: Invalid value"},
 		"requests per second":         {webhookHead + "clientConnection: {qps: 1}\n", `unknown field "clientConnection.qps"`},
 		"an address that is a name":   {webhookHead + "webhook: {bindAddress: localhost}\n", "webhook.bindAddress: Invalid value"},
 		"port zero":                   {webhookHead + "webhook: {port: 0}\n", "webhook.port: Invalid value: 0"},
@@ -244,6 +258,29 @@ func TestAWrongWebhookFileIsRefusedByField(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := LoadWebhook(write(t, tc.file))
+			refused(t, err, tc.want)
+		})
+	}
+}
+
+func TestAWrongGPUAgentFileIsRefusedByField(t *testing.T) {
+	tests := map[string]struct{ file, want string }{
+		"another kind":                     {webhookHead, `kind "WebhookConfiguration"`},
+		"an unknown reader":                {gpuAgentHead + "reader: {kind: smi}\n", `reader.kind: Unsupported value: "smi"`},
+		"a scripted reader without a file": {gpuAgentHead + "reader: {kind: scripted}\n", "reader.script: Required value"},
+		"no kubelet":                       {gpuAgentHead + "kubelet: {socket: \"\"}\n", "kubelet.socket: Required value"},
+		"a node that is no name":           {gpuAgentHead + "nodeName: Node_1\n", "nodeName: Invalid value"},
+		"a tick without an end":            {gpuAgentHead + "tick: 1ms\n", `tick: Invalid value: "1ms": must be from 1s to 1m0s`},
+		"a window of three samples":        {gpuAgentHead + "verdicts: {idleAfter: 45s}\n", "verdicts.idleAfter: Invalid value"},
+		"a window of two days":             {gpuAgentHead + "verdicts: {stalledAfter: 48h}\n", "verdicts.stalledAfter: Invalid value"},
+		"an age below zero":                {gpuAgentHead + "verdicts: {reclaimAge: -1s}\n", "verdicts.reclaimAge: Invalid value"},
+		"more than all":                    {gpuAgentHead + "verdicts: {covered: 1.5}\n", "verdicts.covered: Invalid value"},
+		"a window of a queue":              {gpuAgentHead + "verdicts: {queues: {research: {idleAfter: 1s}}}\n", "verdicts.queues[research].idleAfter: Invalid value"},
+		"an age of a kind":                 {gpuAgentHead + "verdicts: {kinds: {Job: {idleAge: -1s}}}\n", "verdicts.kinds[Job].idleAge: Invalid value"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := LoadGPUAgent(write(t, tc.file))
 			refused(t, err, tc.want)
 		})
 	}

@@ -68,9 +68,10 @@ type SchedulerConfiguration struct {
 	Islands  Islands  `json:"islands"`
 	// Unqueued says what happens to GPU pods without a queue: UnqueuedDefault,
 	// UnqueuedRun or UnqueuedHold.
-	Unqueued    string      `json:"unqueued"`
-	Admission   Admission   `json:"admission"`
-	Autoscaling Autoscaling `json:"autoscaling"`
+	Unqueued    string           `json:"unqueued"`
+	Admission   Admission        `json:"admission"`
+	Autoscaling Autoscaling      `json:"autoscaling"`
+	Metrics     SchedulerMetrics `json:"metrics"`
 }
 
 // SchedulerClientConnection is how the scheduler reaches the API server.
@@ -104,6 +105,9 @@ type SecureServing struct {
 	// BindAddress is an IP address.
 	BindAddress string `json:"bindAddress"`
 	Port        int32  `json:"port"`
+	// QuestionsPort is where "kubectl muster" asks why a job waits, and what would become
+	// of one, with the same certificate; 0: nowhere.
+	QuestionsPort int32 `json:"questionsPort"`
 	// CertDir holds tls.crt and tls.key; empty means a self-signed certificate
 	// that lives as long as the process.
 	CertDir string `json:"certDir"`
@@ -200,6 +204,13 @@ type ProvisioningRequests struct {
 	Retry Backoff `json:"retry"`
 }
 
+// SchedulerMetrics are what is served at /metrics of SecureServing.
+type SchedulerMetrics struct {
+	// KueueNames serves what Kueue's manager serves too also under its names, with its
+	// labels. It is for ProviderNative; with the other one Kueue serves them itself.
+	KueueNames bool `json:"kueueNames"`
+}
+
 // DefaultScheduler returns the configuration of an empty file.
 func DefaultScheduler() *SchedulerConfiguration {
 	return &SchedulerConfiguration{
@@ -215,12 +226,12 @@ func DefaultScheduler() *SchedulerConfiguration {
 			RenewDeadline:     duration(10 * time.Second),
 			RetryPeriod:       duration(2 * time.Second),
 		},
-		SecureServing: SecureServing{BindAddress: "0.0.0.0", Port: 10259},
+		SecureServing: SecureServing{BindAddress: "0.0.0.0", Port: 10259, QuestionsPort: 10269},
 		Profiles:      []string{"muster"},
 		Quota: Quota{
 			Provider:            ProviderNative,
 			FairSharing:         FairSharing{PreemptionStrategies: []string{FinalShare, InitialShare}},
-			DeviceClassMappings: []DeviceClassMapping{{Name: "nvidia.com/gpu", DeviceClassNames: []string{"gpu.nvidia.com"}}},
+			DeviceClassMappings: defaultDeviceClasses(),
 		},
 		Topology: Topology{Levels: []string{}, Flavors: []FlavorTopology{}},
 		Islands:  Islands{Enforcement: IslandsPredict, Products: []ProductIslands{}},

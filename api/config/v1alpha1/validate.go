@@ -36,6 +36,9 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
 	errs = append(errs, ipAddress(field.NewPath("secureServing", "bindAddress"), c.SecureServing.BindAddress)...)
 	errs = append(errs, port(field.NewPath("secureServing", "port"), c.SecureServing.Port)...)
+	if c.SecureServing.QuestionsPort != 0 {
+		errs = append(errs, port(field.NewPath("secureServing", "questionsPort"), c.SecureServing.QuestionsPort)...)
+	}
 	errs = append(errs, profiles(field.NewPath("profiles"), c.Profiles)...)
 	if providers := []string{ProviderNative, ProviderKueue}; !slices.Contains(providers, c.Quota.Provider) {
 		errs = append(errs, field.NotSupported(field.NewPath("quota", "provider"), c.Quota.Provider, providers))
@@ -46,6 +49,9 @@ func (c *SchedulerConfiguration) Validate() field.ErrorList {
 	errs = append(errs, c.Islands.validate(field.NewPath("islands"))...)
 	errs = append(errs, unqueued(field.NewPath("unqueued"), c.Unqueued)...)
 	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
+	if c.Metrics.KueueNames && c.Quota.Provider == ProviderKueue {
+		errs = append(errs, field.Forbidden(field.NewPath("metrics", "kueueNames"), "Kueue's manager serves these metrics itself where quota.provider is kueue"))
+	}
 	return append(errs, c.Autoscaling.ProvisioningRequests.validate(field.NewPath("autoscaling", "provisioningRequests"), c.Quota.Provider)...)
 }
 
@@ -62,7 +68,7 @@ func (c *WebhookConfiguration) Validate() field.ErrorList {
 	for i, ns := range c.ExemptNamespaces {
 		errs = append(errs, namespaceName(exempt.Index(i), ns)...)
 	}
-	return errs
+	return append(errs, c.Policies.validate(field.NewPath("policies"))...)
 }
 
 func (c *SchedulerClientConnection) validate(at *field.Path) field.ErrorList {
@@ -171,6 +177,7 @@ func (w *WebhookServing) validate(at *field.Path) field.ErrorList {
 	errs = append(errs, objectName(at.Child("secretName"), w.SecretName)...)
 	errs = append(errs, invalid(at.Child("serviceName"), w.ServiceName, validation.IsDNS1035Label(w.ServiceName))...)
 	errs = append(errs, objectName(at.Child("mutatingConfigurationName"), w.MutatingConfigurationName)...)
+	errs = append(errs, objectName(at.Child("validatingConfigurationName"), w.ValidatingConfigurationName)...)
 	for i, host := range w.Hosts {
 		if netutils.ParseIPSloppy(host) == nil {
 			errs = append(errs, objectName(at.Child("hosts").Index(i), host)...)

@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // WebhookKind is the kind of the webhook's file.
 const WebhookKind = "WebhookConfiguration"
@@ -25,7 +29,8 @@ type WebhookConfiguration struct {
 	// UnqueuedHold leave them as they are here.
 	Unqueued string `json:"unqueued"`
 	// ExemptNamespaces are never touched.
-	ExemptNamespaces []string `json:"exemptNamespaces"`
+	ExemptNamespaces []string        `json:"exemptNamespaces"`
+	Policies         WebhookPolicies `json:"policies"`
 }
 
 // WebhookClientConnection is how the webhook reaches the API server.
@@ -48,6 +53,9 @@ type WebhookServing struct {
 	// MutatingConfigurationName is the MutatingWebhookConfiguration into which
 	// the CA is written.
 	MutatingConfigurationName string `json:"mutatingConfigurationName"`
+	// ValidatingConfigurationName is the ValidatingWebhookConfiguration of the
+	// policies, into which it is written too where there is one.
+	ValidatingConfigurationName string `json:"validatingConfigurationName"`
 	// Hosts are DNS names and IP addresses that the certificate covers beside
 	// the Service's own names.
 	Hosts []string `json:"hosts"`
@@ -70,18 +78,25 @@ func DefaultWebhook() *WebhookConfiguration {
 	return &WebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: GroupVersion, Kind: WebhookKind},
 		Webhook: WebhookServing{
-			BindAddress:               "0.0.0.0",
-			Port:                      9443,
-			SecretNamespace:           "muster-system",
-			SecretName:                "muster-webhook-cert",
-			ServiceName:               "muster-webhook",
-			MutatingConfigurationName: "muster-mutating",
-			Hosts:                     []string{},
+			BindAddress:                 "0.0.0.0",
+			Port:                        9443,
+			SecretNamespace:             "muster-system",
+			SecretName:                  "muster-webhook-cert",
+			ServiceName:                 "muster-webhook",
+			MutatingConfigurationName:   "muster-mutating",
+			ValidatingConfigurationName: "muster-validating",
+			Hosts:                       []string{},
 		},
 		Health:           WebhookHealth{BindAddress: ":8081"},
 		Metrics:          WebhookMetrics{BindAddress: ":8080"},
 		SchedulerName:    "muster",
 		Unqueued:         UnqueuedDefault,
 		ExemptNamespaces: []string{"kube-system", "muster-system"},
+		Policies: WebhookPolicies{
+			Library:             map[string]LibraryPolicy{},
+			ConfigMapNamespace:  "muster-system",
+			DeviceClassMappings: defaultDeviceClasses(),
+			Audit:               WebhookAudit{Interval: metav1.Duration{Duration: 10 * time.Minute}, ChunkSize: 500},
+		},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/events"
 	basecompatibility "k8s.io/component-base/compatibility"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -33,6 +34,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
+	"github.com/muster-gpu/muster/api/v1alpha1"
 	"github.com/muster-gpu/muster/metrics"
 	"github.com/muster-gpu/muster/placement"
 	"github.com/muster-gpu/muster/placement/islands"
@@ -49,7 +51,11 @@ type App struct {
 	Core *scheduling.Core
 
 	config *schedulerconfig.CompletedConfig
-	sched  *scheduler.Scheduler
+	// questionsPort is where questions are answered, 0 for nowhere.
+	questionsPort int32
+	sched         *scheduler.Scheduler
+	// events are those that the scheduler records about its pods.
+	events events.EventBroadcaster
 }
 
 // New builds the scheduler that c describes. Informers and servers start with
@@ -74,7 +80,10 @@ func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, e
 	if err != nil {
 		return nil, err
 	}
-	metrics.Register()
+	if err := metrics.RegisterScheduler(c.Metrics.KueueNames); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	metrics.SetKueueRole(c.LeaderElection.LeaderElect)
 	var handle fwk.Handle
 	build := coscheduling.Factory(core.Ledger, c.Admission.BarrierTimeout.Duration)
 	cc, sched, err := app.Setup(ctx, opts, app.WithPlugin(coscheduling.Name, func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
@@ -94,11 +103,26 @@ func New(ctx context.Context, c *configv1alpha1.SchedulerConfiguration) (*App, e
 	if err := core.Install(ctx, sched, handle, cc.InformerFactory, recorder); err != nil {
 		return nil, err
 	}
-	return &App{Core: core, config: cc, sched: sched}, nil
+	// With a client of their own they take no turn from requests that pods wait for.
+	eventClient, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(cc.KubeConfig), "events"))
+	if err != nil {
+		return nil, fmt.Errorf("building the client of events: %w", err)
+	}
+	paced := scheduling.PaceEvents(sched, &events.EventSinkImpl{Interface: eventClient.EventsV1()})
+	return &App{Core: core, config: cc, questionsPort: c.SecureServing.QuestionsPort, sched: sched, events: paced}, nil
 }
 
 // Run schedules until ctx is done or the lease is lost.
 func (a *App) Run(ctx context.Context) error {
+	if err := a.events.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("starting to write events: %w", err)
+	}
+	defer a.events.Shutdown()
+	ended, err := a.serveQuestions(ctx)
+	if err != nil {
+		return err
+	}
+	defer ended()
 	return app.Run(ctx, a.config, a.sched)
 }
 
@@ -117,6 +141,7 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(kueue.AddToScheme(scheme))
 	utilruntime.Must(jobset.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	objects, err := cache.New(api, cache.Options{Scheme: scheme, DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return nil, fmt.Errorf("building the cache of queues and jobs: %w", err)
@@ -149,7 +174,7 @@ func newCore(ctx context.Context, c *configv1alpha1.SchedulerConfiguration, api 
 		},
 		PassBudget: c.Admission.PassBudget.Duration,
 		Levels:     c.Topology.LevelsOf, PreferredLevel: c.Topology.PreferredLevelOf,
-		DeviceClasses: deviceClasses(c.Quota.DeviceClassMappings),
+		DeviceClasses: configv1alpha1.DeviceClasses(c.Quota.DeviceClassMappings),
 		Islands:       placement.Enforcement(c.Islands.Enforcement),
 		Arranged:      arranged(c.Islands.Products),
 		DryRun:        c.Admission.Rendering == configv1alpha1.RenderingDryRun,
@@ -172,17 +197,6 @@ func fairSharing(f configv1alpha1.FairSharing) []quota.FairStrategy {
 	out := make([]quota.FairStrategy, len(f.PreemptionStrategies))
 	for i, s := range f.PreemptionStrategies {
 		out[i] = quota.FairStrategy(s)
-	}
-	return out
-}
-
-// deviceClasses are the resources by the DeviceClasses.
-func deviceClasses(mappings []configv1alpha1.DeviceClassMapping) map[string]corev1.ResourceName {
-	out := map[string]corev1.ResourceName{}
-	for _, m := range mappings {
-		for _, class := range m.DeviceClassNames {
-			out[class] = corev1.ResourceName(m.Name)
-		}
 	}
 	return out
 }

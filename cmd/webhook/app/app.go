@@ -40,11 +40,11 @@ func New(config *configv1alpha1.WebhookConfiguration) (*App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a metadata client: %w", err)
 	}
-	definitions, err := dynamic.NewForConfig(connection)
+	objects, err := dynamic.NewForConfig(connection)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of definitions: %w", err)
+		return nil, fmt.Errorf("making a dynamic client: %w", err)
 	}
-	s, err := newService(config, client, reader, definitions, clock.RealClock{})
+	s, err := newService(config, client, reader, objects, clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +61,7 @@ func (a *App) Address() net.Addr { return a.listeners.webhook.Addr() }
 // Run serves until ctx ends, then answers what is in flight and closes the
 // sockets. It returns an error if a server fails, and may be called once.
 func (a *App) Run(ctx context.Context) error {
+	collectLess()
 	klog.FromContext(ctx).Info("Starting Muster's webhook", "version", version.String())
 	return a.service.serve(ctx, a.listeners)
 }

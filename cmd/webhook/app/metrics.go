@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,13 +9,18 @@ import (
 	"github.com/muster-gpu/muster/metrics"
 )
 
-// registerMetrics adds the certificate's end to controller-runtime's registry,
-// which has the requests and latencies, and, because Kueue's conversions bring its
-// controllers along, the process's own metrics.
-func (s *service) registerMetrics() error {
-	err := ctrlmetrics.Registry.Register(metrics.WebhookCertificateExpiry(s.keeper.NotAfter))
-	if err != nil && !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
-		return fmt.Errorf("registering metrics: %w", err)
+// gatherer is what a scrape reads: the certificate's end, the requests and the policies,
+// and beside them controller-runtime's registry, which has, because Kueue's conversions
+// bring its controllers along, the process's own metrics.
+func (s *service) gatherer() (prometheus.Gatherer, error) {
+	own := prometheus.NewRegistry()
+	for _, collector := range append(s.metrics.Collectors(),
+		metrics.WebhookCertificateExpiry(s.keeper.NotAfter),
+		metrics.Policies(func() []metrics.Policy { return policyMetrics(s.engine, s.auditor) }),
+	) {
+		if err := own.Register(collector); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
 	}
-	return nil
+	return prometheus.Gatherers{ctrlmetrics.Registry, own}, nil
 }

@@ -20,35 +20,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/muster-gpu/muster/admission/audit"
 	"github.com/muster-gpu/muster/admission/conversion"
 	"github.com/muster-gpu/muster/admission/queueing"
+	"github.com/muster-gpu/muster/admission/serving"
 	configv1alpha1 "github.com/muster-gpu/muster/api/config/v1alpha1"
 )
 
 // running is the whole webhook on loopback ports, over fake API clients.
 type running struct {
-	*testing.T
+	testing.TB
 	client    *fake.Clientset
 	reader    *metadatafake.FakeMetadataClient
 	listeners listeners
-	// definitions is the client of the definitions.
-	definitions *dynamicfake.FakeDynamicClient
-	stop        context.CancelFunc
-	stopped     chan error
+	// objects is the client of definitions and RuntimeDefaults.
+	objects *dynamicfake.FakeDynamicClient
+	stop    context.CancelFunc
+	stopped chan error
 }
 
-func start(t *testing.T, mutate http.Handler) *running {
+func start(t testing.TB, mutate http.Handler, changes ...func(*service)) *running {
 	t.Helper()
 	client := fake.NewClientset(&admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "muster-mutating"},
 		Webhooks:   []admissionregistrationv1.MutatingWebhook{{Name: "queueing.muster.dev"}},
+	}, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "muster-validating"},
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: "pods.policies.muster.dev"}},
 	})
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -57,16 +64,19 @@ func start(t *testing.T, mutate http.Handler) *running {
 	config := configv1alpha1.DefaultWebhook()
 	config.Webhook.Hosts = []string{"127.0.0.1"}
 	reader := metadatafake.NewSimpleMetadataClient(scheme)
-	definitions := converted()
-	s, err := newService(config, client, reader, definitions, clock.RealClock{})
+	objects := converted()
+	s, err := newService(config, client, reader, objects, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.drainTime = 0
 	if mutate != nil {
-		s.mutate = mutate
+		s.hooks[queueing.Path] = mutate
 	}
-	r := &running{T: t, client: client, reader: reader, definitions: definitions, stopped: make(chan error, 1)}
+	for _, change := range changes {
+		change(s)
+	}
+	r := &running{TB: t, client: client, reader: reader, objects: objects, stopped: make(chan error, 1)}
 	for _, l := range []*net.Listener{&r.listeners.webhook, &r.listeners.health, &r.listeners.metrics} {
 		if *l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
@@ -127,10 +137,11 @@ func (r *running) caller() *http.Client {
 }
 
 func (r *running) review(client *http.Client, trainJob string) (*admissionv1.AdmissionResponse, error) {
-	return r.reviewOf(client, metav1.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"}, trainJob)
+	return r.reviewAt(client, queueing.Path, metav1.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"}, trainJob)
 }
 
-func (r *running) reviewOf(client *http.Client, kind metav1.GroupVersionKind, object string) (*admissionv1.AdmissionResponse, error) {
+// reviewAt asks the webhook of a path about the creation of an object.
+func (r *running) reviewAt(client *http.Client, path string, kind metav1.GroupVersionKind, object string) (*admissionv1.AdmissionResponse, error) {
 	review := admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
@@ -143,7 +154,7 @@ func (r *running) reviewOf(client *http.Client, kind metav1.GroupVersionKind, ob
 	if err != nil {
 		return nil, err
 	}
-	response, err := client.Post("https://"+r.listeners.webhook.Addr().String()+queueing.Path, "application/json", bytes.NewReader(body))
+	response, err := client.Post("https://"+r.listeners.webhook.Addr().String()+path, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +214,7 @@ func TestTheConfigurationSaysWhetherJobsGoToTheDefaultQueue(t *testing.T) {
 			request := httptest.NewRequest(http.MethodPost, queueing.Path, strings.NewReader(body))
 			request.Header.Set("Content-Type", "application/json")
 			response := httptest.NewRecorder()
-			s.mutate.ServeHTTP(response, request)
+			s.hooks[queueing.Path].ServeHTTP(response, request)
 			var answer admissionv1.AdmissionReview
 			if err := json.Unmarshal(response.Body.Bytes(), &answer); err != nil {
 				t.Fatal(err)
@@ -227,6 +238,7 @@ func TestProbesAndMetrics(t *testing.T) {
 	for _, name := range []string{
 		"muster_webhook_certificate_expiry_timestamp_seconds", "process_resident_memory_bytes",
 		`controller_runtime_webhook_requests_total{code="200",webhook="/mutate-queueing"}`,
+		`muster_webhook_request_seconds_count{code="200",webhook="/mutate-queueing"} 1`,
 	} {
 		if !strings.Contains(body, name) {
 			t.Errorf("no metric %s", name)
@@ -234,8 +246,8 @@ func TestProbesAndMetrics(t *testing.T) {
 	}
 }
 
-func TestAPanicBreaksTheCallAndRefusesNothing(t *testing.T) {
-	panics, err := hook(admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("planted") }))
+func TestAPanicRefusesNothing(t *testing.T) {
+	panics, err := serving.New(queueing.Path, func(context.Context, admission.Request) (admission.Response, error) { panic("planted") }, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,43 +257,6 @@ func TestAPanicBreaksTheCallAndRefusesNothing(t *testing.T) {
 	}
 	if status, _ := r.plain("health", "/healthz"); status != http.StatusOK {
 		t.Errorf("/healthz after the panic: %d", status)
-	}
-}
-
-func TestARequestInFlightIsAnsweredBeforeTheEnd(t *testing.T) {
-	entered, leave := make(chan struct{}), make(chan struct{})
-	slow, err := hook(admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
-		close(entered)
-		<-leave
-		return admission.Allowed("")
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := start(t, slow)
-	client := r.caller()
-	answered := make(chan error, 1)
-	go func() {
-		answer, err := r.review(client, queuedTrainJob)
-		if err == nil && !answer.Allowed {
-			err = fmt.Errorf("refused: %v", answer.Result)
-		}
-		answered <- err
-	}()
-	<-entered
-	r.stop()
-	r.becomes(http.StatusServiceUnavailable)
-	close(leave)
-	if err := <-answered; err != nil {
-		t.Errorf("the request in flight: %v", err)
-	}
-	select {
-	case err := <-r.stopped:
-		if err != nil {
-			t.Errorf("a stop that was asked for ends with: %v", err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("does not stop")
 	}
 }
 
@@ -312,13 +287,40 @@ func TestATakenPortIsNamed(t *testing.T) {
 	}
 }
 
+var runtimeDefaults = schema.GroupVersionResource{Group: "muster.dev", Version: "v1alpha1", Resource: "runtimedefaults"}
+
 // converted is a cluster with one definition that the webhook converts.
 func converted() *dynamicfake.FakeDynamicClient {
-	return dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), &unstructured.Unstructured{Object: map[string]any{
+	lists := map[schema.GroupVersionResource]string{
+		runtimeDefaults: "RuntimeDefaultsList", admissionPolicies: "AdmissionPolicyList",
+		{Group: "muster.dev", Version: "v1alpha1", Resource: "gpunodes"}: "GPUNodeList",
+	}
+	for resource, kind := range map[string]string{"localqueues": "LocalQueue", "clusterqueues": "ClusterQueue", "cohorts": "Cohort"} {
+		lists[kueue.SchemeGroupVersion.WithResource(resource)] = kind + "List"
+	}
+	for _, resource := range audit.Resources() {
+		lists[resource] = "List"
+	}
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "clusterqueues.kueue.x-k8s.io"},
 		"spec": map[string]any{"conversion": map[string]any{"webhook": map[string]any{"clientConfig": map[string]any{
 			"service": map[string]any{"namespace": "muster-system", "name": "muster-webhook", "path": conversion.Path},
 		}}}},
 	}})
+}
+
+func TestTheWebhookIsNotReadyBeforeItsCertificateAndItsCachesAreThere(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	s, err := newService(configv1alpha1.DefaultWebhook(), fake.NewClientset(), metadatafake.NewSimpleMetadataClient(scheme), converted(), clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := httptest.NewRecorder()
+	s.health().ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	for _, want := range []string{"no serving certificate yet", "RuntimeDefaults are not read yet", "policies are not read yet", "queues and nodes are not read yet"} {
+		if response.Code != http.StatusServiceUnavailable || !strings.Contains(response.Body.String(), want) {
+			t.Errorf("status %d without %q: %s", response.Code, want, response.Body)
+		}
+	}
 }

@@ -1,0 +1,42 @@
+package metrics
+
+// labelValues says of every label what its values are: each is bounded by what an admin
+// or the cluster's size decides, but for those of GPUs that are held, which go with their
+// pods.
+var labelValues = map[string]string{
+	"GPU_I_ID":                 "id of the instance of a MIG slice; empty for a whole GPU",
+	"GPU_I_PROFILE":            "profile of a MIG slice, such as `1g.18gb`; empty for a whole GPU",
+	"Hostname":                 "node of the agent, named as dcgm-exporter does",
+	"UUID":                     "UUID of the GPU or slice",
+	"asked":                    "what a job asks of its topology: `required`, `preferred`, `unconstrained` or `nothing`",
+	"call":                     "function of the driver's library",
+	"cluster_queue":            "ClusterQueue",
+	"code":                     "HTTP status code",
+	"condition":                "condition of a GPUNode: DriverReady or HoldersKnown",
+	"cohort":                   "Cohort that the ClusterQueue names; empty for none",
+	"container":                "container that holds the GPU",
+	"device":                   "`nvidia0`, `nvidia1`, ...",
+	"enforcement":              "what a violation does: `deny`, `warn` or `dryrun`",
+	"flavor":                   "ResourceFlavor",
+	"gpu":                      "N of `/dev/nvidiaN`",
+	"how":                      "`dry-run`, `local` or `refused`",
+	"kind":                     "kind of the job or controller whose pods hold the GPU",
+	"modelName":                "product, as its vendor names it",
+	"namespace":                "namespace of the pods",
+	"node":                     "node",
+	"pod":                      "pod that holds the GPU",
+	"policy":                   "AdmissionPolicy, or policy of the library",
+	"preempting_cluster_queue": "ClusterQueue of the jobs that start",
+	"priority_class":           "WorkloadPriorityClass or PriorityClass of the job; empty for none",
+	"queue":                    "ClusterQueue that admitted the pods' job; empty for none",
+	"reason":                   "one of a few reasons",
+	"replica_role":             "`leader`, or `standalone` without leader election",
+	"resource":                 "resource, such as `nvidia.com/gpu`",
+	"result":                   "one of two results, see the metric",
+	"status":                   "one of a few states, see the metric",
+	"underlying_cause":         "cause of a deactivation; empty for none",
+	"verdict":                  "`active`, `idle`, `stalled` or `unknown`",
+	"webhook":                  "path of the webhook",
+	"workload":                 "kind and name of the job whose pod holds the GPU",
+	"xid":                      "number of the driver's error",
+}
